@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Turns a run's trace.h5 into a timeline for Perfetto (ui.perfetto.dev) or chrome://tracing.
+
+    python3 postproc/timeline.py runs/quickstart [timeline.json]
+
+One process per rank, one track per queue. Needs h5py.
+"""
+import json
+import pathlib
+import sys
+
+import h5py
+
+
+def events(file):
+    """The trace-event format's complete events ("X") and the names of its tracks, times in microseconds."""
+    trace = file["trace"]
+    queues = [str(name) for name in trace["queues"].asstr()[()]]
+    ops = [str(name) for name in trace["ops"].asstr()[()]]
+    columns = [trace[name][()].tolist() for name in ("step", "rank", "queue", "op", "begin", "end")]
+    for rank, queue in sorted(set(zip(columns[1], columns[2]))):
+        yield {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}}
+        yield {"ph": "M", "name": "thread_name", "pid": rank, "tid": queue, "args": {"name": queues[queue]}}
+    for step, rank, queue, op, begin, end in zip(*columns):
+        yield {"ph": "X", "name": ops[op], "pid": rank, "tid": queue, "ts": 1e6 * begin, "dur": 1e6 * (end - begin), "args": {"step": step}}
+
+
+def main(arguments):
+    if not 1 <= len(arguments) <= 2:
+        sys.exit(__doc__)
+    path = pathlib.Path(arguments[0])
+    if path.is_dir():
+        path = path / "trace.h5"
+    with h5py.File(path, "r") as file:
+        timeline = {"traceEvents": list(events(file)), "displayTimeUnit": "ms"}
+    output = pathlib.Path(arguments[1]) if len(arguments) == 2 else path.with_name("timeline.json")
+    output.write_text(json.dumps(timeline))
+    print(f"{len(timeline['traceEvents'])} events: {output}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,83 @@
+// The moves of one rank in flight: collectives as resumable state machines over point-to-point messages, several at once.
+//
+// Whoever waits drives them; while nobody waits a progress thread does, which sleeps when nothing is in flight. Urgent moves
+// go before bulk ones. The moves of one group begin in issue order and must be issued in the same order by all its members;
+// moves of different groups, sends and receives are independent. The sum of an element is taken in ring order ending at the
+// member whose slice it is in, whatever the segmentation, the message size or the timing: same input, same bits, and the same
+// on every member. It does not look at what the buffers' users do: a buffer belongs to the move from start to done.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "comm/move.hpp"
+#include "comm/world.hpp"
+
+namespace quadrille {
+
+class Work;
+
+struct EngineOptions {
+    std::int64_t max_count = 0;           // elements per message; 0: as many as MPI takes
+    std::int64_t segment_bytes = 256 << 10;  // grain of pipelining inside a move
+    int compute_threads = 1;              // of this rank: tells whether the progress thread has a core of its own
+    int axes = 1;                         // how many accounts to keep
+    bool progress_thread = true;          // false: moves advance only in start, done and wait
+};
+
+// One started move. Cheap to copy; default-constructed: already done.
+class Ticket {
+  public:
+    Ticket() = default;
+
+  private:
+    friend class Engine;
+    Ticket(Work* work, std::uint64_t generation) : work_(work), generation_(generation) {}
+    Work* work_ = nullptr;
+    std::uint64_t generation_ = 0;
+};
+
+struct AxisTotals {
+    std::int64_t sent_bytes = 0;  // as MoveTimes::sent_bytes
+    double busy_seconds = 0;      // with at least one move of the axis entered and not finished
+};
+
+class Engine {
+  public:
+    // Collective over all ranks of the world, which must outlive the engine.
+    explicit Engine(World& world, const EngineOptions& options = {});
+    // Everything started must be done; else the world is told that it cannot end MPI in order.
+    ~Engine();
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+
+    // The group of these world ranks, this one among them; member i is ranks[i], its ring neighbours are i±1. The same list
+    // gives the same handle. Collective over the ranks named, in an order of lists that dead-locks nobody. Reserves the
+    // group's staging memory (staging_bytes), so no move allocates later.
+    int group(std::span<const int> ranks);
+    // Bytes of staging that each group of more than one rank reserves.
+    static std::int64_t staging_bytes(const EngineOptions& options);
+    // Of all groups made so far.
+    std::int64_t staging_bytes() const;
+
+    // Starts a move after the moves in `after` are done. `move`, its buffers and `*times` (written before it counts as done)
+    // must stay as they are until done. Never blocks for a message. Error{rank_failed} as wait.
+    Ticket start(const Move& move, std::span<const Ticket> after = {}, MoveTimes* times = nullptr);
+    Ticket start(Move&&, std::span<const Ticket> = {}, MoveTimes* = nullptr) = delete;
+    bool done(const Ticket& ticket);
+    // Returns when done, driving all moves meanwhile. Error{rank_failed} if the engine has failed, from whichever thread.
+    void wait(const Ticket& ticket);
+    void wait_all();
+    // start and wait, without waking the progress thread for it.
+    void run(const Move& move, MoveTimes* times = nullptr);
+
+    // Since the engine began, or since reset_totals.
+    AxisTotals totals(int axis) const;
+    void reset_totals();
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace quadrille

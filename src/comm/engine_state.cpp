@@ -1,0 +1,186 @@
+#include "comm/engine_state.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace quadrille {
+namespace {
+
+constexpr int collective_tags = 1 << 15, message_tags = 1 << 14;
+
+// A tag only tells apart what may be in flight between the same ranks; where two fall together, issue order decides, and the
+// header that travels with the message is compared with what is due.
+int tag_of(const MessageTag& m) {
+    const auto mixed = static_cast<std::uint32_t>(m.microbatch) * 61u + static_cast<std::uint32_t>(m.chunk) * 4u +
+                       static_cast<std::uint32_t>(m.kind);
+    return static_cast<int>(mixed % message_tags);
+}
+
+}  // namespace
+
+void Engine::State::check_failure() {
+    if (!failed.load(std::memory_order_acquire)) return;
+    const std::lock_guard lock(mutex);
+    std::rethrow_exception(failure);
+}
+
+std::unique_lock<std::mutex> Engine::State::lock_as_caller() {
+    callers.fetch_add(1, std::memory_order_relaxed);
+    std::unique_lock lock(mutex);
+    callers.fetch_sub(1, std::memory_order_relaxed);
+    return lock;
+}
+
+void Engine::State::validate(const Move& m) const {
+    const bool message = m.kind == MoveKind::send || m.kind == MoveKind::receive;
+    if (message) {
+        require(m.peer >= 0 && m.peer < world.size(), "a stage message goes to a rank of the world");
+        require(m.peer != world.rank(), "a stage message goes to another rank");
+    } else {
+        require(m.group >= 0 && m.group < static_cast<int>(groups.size()), "a collective move has a group of this engine");
+    }
+    require(m.axis >= 0 && m.axis < options.axes, "a move's axis is below EngineOptions::axes");
+}
+
+Lane& Engine::State::lane_of(const Move& move) {
+    const bool sends = move.kind == MoveKind::send;
+    if (!sends && move.kind != MoveKind::receive) return groups[static_cast<std::size_t>(move.group)].lane;
+    return message_lanes[{move.peer, sends}];
+}
+
+Ticket Engine::State::submit(const Move& move, std::span<const Ticket> after, MoveTimes* times) {
+    validate(move);
+    if (spare.empty()) spare.push_back(&works.emplace_back());
+    Work* work = spare.back();
+    spare.pop_back();
+    Lane& lane = lane_of(move);
+    int tag = 0;
+    if (lane.group < 0) {
+        tag = tag_of(move.message);
+    } else {
+        tag = lane.next_tag;
+        lane.next_tag = (lane.next_tag + 1) % collective_tags;
+    }
+    work->assign(move, after, times, lane, tag);
+    (lane.first == nullptr ? lane.first : lane.last->next) = work;
+    lane.last = work;
+    if (lane.first == work) waiting.push_back(&lane);
+    ++in_flight;
+    const Ticket ticket(work, work->generation());
+    begin_waiting();
+    return ticket;
+}
+
+bool Engine::State::can_begin(const Work& work) const {
+    const int group = work.lane().group;
+    if (group >= 0 && Work::uses_staging(work.move().kind)) {
+        const Group& g = groups[static_cast<std::size_t>(group)];
+        if (g.spare.empty() && g.ranks.size() > 1) return false;
+    }
+    return std::all_of(work.after().begin(), work.after().end(), over);
+}
+
+// Begins all moves that may. One that ends at once (nothing to exchange) may let others begin, hence the outer loop.
+bool Engine::State::begin_waiting() {
+    bool any = false, again = true;
+    while (again) {
+        again = false;
+        for (std::size_t k = 0; k < waiting.size();) {
+            Lane& lane = *waiting[k];
+            while (lane.first != nullptr && can_begin(*lane.first)) {
+                Work& work = *lane.first;
+                lane.first = work.next;
+                begin(work);
+                again = any = true;
+            }
+            if (lane.first == nullptr) waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(k));
+            else ++k;
+        }
+    }
+    return any;
+}
+
+void Engine::State::begin(Work& work) {
+    const Move& move = work.move();
+    Channel channel;
+    channel.segment_bytes = options.segment_bytes;
+    channel.max_count = options.max_count;
+    if (work.lane().group < 0) {
+        channel.comm = messages;
+        channel.members = world.size();
+        channel.me = world.rank();
+        channel.clock_difference = world.clock_offset(move.peer) - world.clock_offset(world.rank());
+    } else {
+        Group& group = groups[static_cast<std::size_t>(work.lane().group)];
+        channel.comm = group.comm;
+        channel.members = static_cast<int>(group.ranks.size());
+        channel.me = group.me;
+        if (Work::uses_staging(move.kind) && !group.spare.empty()) {
+            channel.staging = group.spare.back();
+            group.spare.pop_back();
+        }
+    }
+    work.enter(channel);
+    Account& account = accounts[static_cast<std::size_t>(move.axis)];
+    if (account.active++ == 0) account.busy_since = work.record().entered;
+    work.advance();
+    if (work.finished()) return retire(work);
+    active[static_cast<int>(move.priority)].push_back(&work);
+}
+
+void Engine::State::retire(Work& work) {
+    Account& account = accounts[static_cast<std::size_t>(work.move().axis)];
+    account.totals.sent_bytes += work.record().sent_bytes;
+    if (work.staging() != nullptr) groups[static_cast<std::size_t>(work.lane().group)].spare.push_back(work.staging());
+    work.retire();
+    if (--account.active == 0) account.totals.busy_seconds += work.record().finished - account.busy_since;
+    --in_flight;
+    spare.push_back(&work);
+}
+
+bool Engine::State::drive_list(std::vector<Work*>& list) {
+    bool moved = false, ended = false;
+    for (Work* work : list) {
+        moved |= work->advance();
+        ended |= work->finished();
+    }
+    if (!ended) return moved;
+    std::erase_if(list, [this](Work* work) {
+        if (!work->finished()) return false;
+        retire(*work);
+        return true;
+    });
+    return true;
+}
+
+// One look at everything in flight, the urgent first. Under the lock.
+bool Engine::State::drive() {
+    bool moved = drive_list(active[static_cast<int>(Priority::urgent)]);
+    if (!moved) moved = drive_list(active[static_cast<int>(Priority::bulk)]);
+    if (!waiting.empty()) moved |= begin_waiting();
+    return moved;
+}
+
+// The progress thread: drives while something is in flight and nobody waits for it.
+void Engine::State::serve() {
+    allow_short_sleeps();
+    Backoff backoff(serves_on);
+    std::unique_lock lock(mutex);
+    for (;;) {
+        wake.wait(lock, [this] { return stopping || (in_flight > 0 && waiters == 0 && !failure); });
+        if (stopping) return;
+        bool moved = false;
+        try {
+            moved = guarded([this] { return drive(); });
+        } catch (...) {  // kept by guarded; whoever waits gets it
+        }
+        lock.unlock();
+        if (moved) backoff.reset();
+        else backoff.idle();
+        while (callers.load(std::memory_order_relaxed) > 0) sched_yield();
+        lock.lock();
+    }
+}
+
+}  // namespace quadrille

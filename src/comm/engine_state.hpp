@@ -1,0 +1,137 @@
+// The engine's inside: who waits in which lane, what is in flight, and the threads that drive it.
+//
+// Everything but the two atomics is guarded by one mutex, under which all MPI calls of the engine are made. The progress thread
+// keeps off the mutex while a caller wants it, and sleeps while somebody waits (who drives then) or nothing is in flight.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/backoff.hpp"
+#include "comm/engine.hpp"
+#include "comm/staging.hpp"
+#include "comm/work.hpp"
+
+namespace quadrille {
+
+// Moves that begin in the order in which they were issued: a group's, or the sends (receives) to (from) one rank. So all
+// members hand out the same staging to the same moves, and a move of a later place never keeps an earlier one from it.
+struct Lane {
+    Work* first = nullptr;
+    Work* last = nullptr;
+    int group = -1;  // -1: stage messages
+    int next_tag = 0;
+};
+
+constexpr int active_per_group = 2;  // moves of one group that hold staging at once
+
+struct Engine::State {
+    struct Group {
+        std::vector<int> ranks;
+        int me = 0;
+        MPI_Comm comm = MPI_COMM_NULL;
+        Staging staging;
+        std::vector<std::byte*> spare;  // pieces of staging
+        Lane lane;
+    };
+
+    struct Account {
+        AxisTotals totals;
+        int active = 0;
+        double busy_since = 0;
+    };
+
+    World& world;
+    const EngineOptions options;
+    MPI_Comm messages = MPI_COMM_NULL;  // of sends and receives
+    Backoff::Core waits_on = Backoff::Core::own, serves_on = Backoff::Core::own;
+
+    // Guarded by mutex.
+    std::mutex mutex;
+    std::condition_variable wake;
+    std::deque<Group> groups;
+    std::map<std::pair<int, bool>, Lane> message_lanes;  // (peer, is a send)
+    std::vector<Lane*> waiting;                          // lanes with moves that have not begun
+    std::deque<Work> works;
+    std::vector<Work*> spare;
+    std::vector<Work*> active[2];                        // by Priority, in the order in which they began
+    std::vector<Account> accounts;
+    std::int64_t in_flight = 0;
+    int waiters = 0;
+    bool stopping = false;
+    std::exception_ptr failure;
+
+    std::atomic<bool> failed = false;
+    std::atomic<int> callers = 0;  // want the lock; the progress thread keeps off it
+    std::thread progress;
+
+    State(World& w, const EngineOptions& o) : world(w), options(o) {}
+
+    static bool over(const Ticket& t) { return t.work_ == nullptr || t.work_->generation() != t.generation_; }
+    void check_failure();
+    Lane& lane_of(const Move& move);
+    void validate(const Move& move) const;
+    Ticket submit(const Move& move, std::span<const Ticket> after, MoveTimes* times);
+    bool begin_waiting();
+    bool can_begin(const Work& work) const;
+    void begin(Work& work);
+    bool drive();
+    bool drive_list(std::vector<Work*>& list);
+    void retire(Work& work);
+    template <class F>
+    auto guarded(F f);
+    std::unique_lock<std::mutex> lock_as_caller();
+    template <class Over>
+    void wait_until(Over is_over);
+    void serve();
+};
+
+// Runs f; what it throws ends the engine: later calls, of any thread, throw it too. To be called under the lock.
+template <class F>
+auto Engine::State::guarded(F f) {
+    try {
+        if (failure) std::rethrow_exception(failure);
+        return f();
+    } catch (...) {
+        failure = std::current_exception();
+        failed.store(true, std::memory_order_release);
+        world.abandon();
+        throw;
+    }
+}
+
+template <class Over>
+void Engine::State::wait_until(Over is_over) {
+    {
+        const auto lock = lock_as_caller();
+        ++waiters;
+    }
+    Backoff backoff(waits_on);
+    while (!is_over() && !failed.load(std::memory_order_acquire)) {
+        bool moved = false;
+        if (std::unique_lock lock(mutex, std::try_to_lock); lock && !failure) {
+            try {
+                moved = guarded([this] { return drive(); });
+            } catch (...) {  // kept by guarded, rethrown below once the books are straight
+            }
+        }
+        if (moved) backoff.reset();
+        else if (!is_over()) backoff.idle();
+    }
+    bool others = false;
+    {
+        const auto lock = lock_as_caller();
+        --waiters;
+        others = in_flight > 0 && waiters == 0;
+    }
+    if (others) wake.notify_one();
+    check_failure();
+}
+
+}  // namespace quadrille

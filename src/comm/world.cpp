@@ -1,0 +1,226 @@
+#include "comm/world.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+namespace quadrille {
+namespace {
+
+// The set of CPUs this process may run on, as bytes. Empty where the system does not tell.
+std::vector<unsigned char> affinity_mask() {
+    std::vector<unsigned char> mask;
+#ifdef __linux__
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        mask.resize(sizeof set);
+        std::memcpy(mask.data(), &set, sizeof set);
+    }
+#endif
+    return mask;
+}
+
+int bits_in(const std::vector<unsigned char>& mask) {
+    int n = 0;
+    for (const unsigned char byte : mask) n += __builtin_popcount(byte);
+    return n;
+}
+
+MPI_Datatype type_of(double) { return MPI_DOUBLE; }
+MPI_Datatype type_of(std::int64_t) { return MPI_INT64_T; }
+
+template <class T>
+std::vector<T> gather_values(MPI_Comm comm, int rank, int size, std::span<const T> values) {
+    require(values.size() <= std::numeric_limits<int>::max(), "gather is for small things");
+    std::vector<T> all(rank == 0 ? values.size() * static_cast<std::size_t>(size) : 0);
+    const auto n = static_cast<int>(values.size());
+    mpi_check(MPI_Gather(values.data(), n, type_of(T{}), all.data(), n, type_of(T{}), 0, comm));
+    return all;
+}
+
+}  // namespace
+
+void mpi_check(int rc, Location at) {
+    if (rc == MPI_SUCCESS) [[likely]]
+        return;
+    std::array<char, MPI_MAX_ERROR_STRING> text{};
+    int length = 0;
+    if (MPI_Error_string(rc, text.data(), &length) != MPI_SUCCESS) length = 0;
+    throw Error(Exit::rank_failed, fmt::format("MPI error {} ({}) in {}, {}:{}", rc,
+                                               std::string(text.data(), static_cast<std::size_t>(length)),
+                                               at.function_name(), at.file_name(), at.line()));
+}
+
+double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+World::World(int* argc, char*** argv) {
+    int provided = MPI_THREAD_SINGLE;
+    mpi_check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
+    if (provided != MPI_THREAD_MULTIPLE) {
+        const std::string name = library();
+        MPI_Finalize();
+        throw Error(Exit::refused, fmt::format("MPI_THREAD_MULTIPLE (level {}) is needed, but {} offers level {}",
+                                               static_cast<int>(MPI_THREAD_MULTIPLE), name, provided));
+    }
+    mpi_check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
+    mpi_check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
+    mpi_check(MPI_Comm_rank(comm_, &rank_));
+    mpi_check(MPI_Comm_size(comm_, &size_));
+    find_node();
+    find_cpus();
+    measure_clocks();
+}
+
+World::~World() {
+    if (abandoned_) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(Exit::rank_failed));
+    // A destructor has nobody to report to: an error while ending is of no further consequence.
+    if (node_comm_ != MPI_COMM_NULL) MPI_Comm_free(&node_comm_);
+    if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
+    MPI_Finalize();
+}
+
+std::string World::library() {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    MPI_Get_library_version(text.data(), &length);
+    std::string line(text.data(), static_cast<std::size_t>(std::max(length, 0)));
+    line.resize(std::min(line.find('\n'), line.size()));
+    line.resize(std::strlen(line.c_str()));
+    return line;
+}
+
+void World::abort(Exit code) const {
+    MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+    std::_Exit(static_cast<int>(code));
+}
+
+void World::find_node() {
+    mpi_check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_comm_));
+    mpi_check(MPI_Comm_set_errhandler(node_comm_, MPI_ERRORS_RETURN));
+    mpi_check(MPI_Comm_rank(node_comm_, &node_rank_));
+    mpi_check(MPI_Comm_size(node_comm_, &node_size_));
+    const int leads = node_rank_ == 0;
+    mpi_check(MPI_Allreduce(&leads, &nodes_, 1, MPI_INT, MPI_SUM, comm_));
+    std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+    int length = 0;
+    mpi_check(MPI_Get_processor_name(name.data(), &length));
+    host_.assign(name.data(), static_cast<std::size_t>(length));
+}
+
+void World::find_cpus() {
+    std::vector<unsigned char> mine = affinity_mask();
+    cpus_ = mine.empty() ? std::max(1, static_cast<int>(std::thread::hardware_concurrency())) : std::max(1, bits_in(mine));
+    cpu_sharers_ = node_size_;
+    int known = !mine.empty(), all_known = 0;
+    mpi_check(MPI_Allreduce(&known, &all_known, 1, MPI_INT, MPI_MIN, node_comm_));
+    if (!all_known) return;
+    const auto bytes = static_cast<int>(mine.size());
+    std::vector<unsigned char> masks(mine.size() * static_cast<std::size_t>(node_size_));
+    mpi_check(MPI_Allgather(mine.data(), bytes, MPI_BYTE, masks.data(), bytes, MPI_BYTE, node_comm_));
+    cpu_sharers_ = 0;
+    for (std::size_t r = 0; r < static_cast<std::size_t>(node_size_); ++r) {
+        bool overlap = false;
+        for (std::size_t i = 0; i < mine.size(); ++i) overlap |= (mine[i] & masks[r * mine.size() + i]) != 0;
+        cpu_sharers_ += overlap;
+    }
+}
+
+// Rank 0 asks each node's first rank for its time, some tens of times; the quickest answer is the best (Cristian 1989). The
+// ranks of one node share a clock. An offset smaller than half a round trip cannot be told from none.
+void World::measure_clocks() {
+    constexpr int tries = 50, tag = 1;
+    clock_offsets_.assign(static_cast<std::size_t>(size_), 0.0);
+    std::vector<int> leads(static_cast<std::size_t>(size_));
+    const int lead = node_rank_ == 0;
+    mpi_check(MPI_Allgather(&lead, 1, MPI_INT, leads.data(), 1, MPI_INT, comm_));
+    double offset = 0;
+    for (int r = 1; r < size_ && lead; ++r) {
+        if (!leads[static_cast<std::size_t>(r)] || (rank_ != 0 && rank_ != r)) continue;
+        double best = std::numeric_limits<double>::infinity(), found = 0;
+        for (int k = 0; k < tries; ++k) {
+            double theirs = now();
+            if (rank_ == r) {
+                mpi_check(MPI_Recv(nullptr, 0, MPI_BYTE, 0, tag, comm_, MPI_STATUS_IGNORE));
+                theirs = now();
+                mpi_check(MPI_Send(&theirs, 1, MPI_DOUBLE, 0, tag, comm_));
+                continue;
+            }
+            const double begin = now();
+            mpi_check(MPI_Send(nullptr, 0, MPI_BYTE, r, tag, comm_));
+            mpi_check(MPI_Recv(&theirs, 1, MPI_DOUBLE, r, tag, comm_, MPI_STATUS_IGNORE));
+            const double end = now();
+            if (end - begin < best) best = end - begin, found = (begin + end) / 2 - theirs;
+        }
+        if (rank_ == 0) {
+            if (std::abs(found) < best / 2) found = 0;
+            mpi_check(MPI_Send(&found, 1, MPI_DOUBLE, r, tag, comm_));
+        } else {
+            mpi_check(MPI_Recv(&offset, 1, MPI_DOUBLE, 0, tag, comm_, MPI_STATUS_IGNORE));
+        }
+    }
+    mpi_check(MPI_Bcast(&offset, 1, MPI_DOUBLE, 0, node_comm_));
+    mpi_check(MPI_Allgather(&offset, 1, MPI_DOUBLE, clock_offsets_.data(), 1, MPI_DOUBLE, comm_));
+}
+
+void World::barrier() const { mpi_check(MPI_Barrier(comm_)); }
+
+std::string World::broadcast(const std::string& text) const {
+    auto bytes = static_cast<std::int64_t>(text.size());
+    mpi_check(MPI_Bcast(&bytes, 1, MPI_INT64_T, 0, comm_));
+    std::string out = rank_ == 0 ? text : std::string(static_cast<std::size_t>(bytes), '\0');
+    constexpr std::int64_t piece = 1 << 30;
+    for (std::int64_t at = 0; at < bytes; at += piece)
+        mpi_check(MPI_Bcast(out.data() + at, static_cast<int>(std::min(piece, bytes - at)), MPI_BYTE, 0, comm_));
+    return out;
+}
+
+std::int64_t World::min(std::int64_t x) const {
+    std::int64_t out = 0;
+    mpi_check(MPI_Allreduce(&x, &out, 1, MPI_INT64_T, MPI_MIN, comm_));
+    return out;
+}
+
+std::int64_t World::max(std::int64_t x) const {
+    std::int64_t out = 0;
+    mpi_check(MPI_Allreduce(&x, &out, 1, MPI_INT64_T, MPI_MAX, comm_));
+    return out;
+}
+
+std::vector<double> World::gather(std::span<const double> values) const {
+    return gather_values<double>(comm_, rank_, size_, values);
+}
+
+std::vector<std::int64_t> World::gather(std::span<const std::int64_t> values) const {
+    return gather_values<std::int64_t>(comm_, rank_, size_, values);
+}
+
+std::vector<std::string> World::gather(const std::string& text) const {
+    require(text.size() <= std::numeric_limits<int>::max(), "gather is for small things");
+    const auto bytes = static_cast<int>(text.size());
+    std::vector<int> counts(rank_ == 0 ? static_cast<std::size_t>(size_) : 0), places(counts.size());
+    mpi_check(MPI_Gather(&bytes, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, comm_));
+    std::int64_t total = 0;
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+        places[r] = static_cast<int>(total);
+        total += counts[r];
+    }
+    require(total <= std::numeric_limits<int>::max(), "gather is for small things");
+    std::string all(static_cast<std::size_t>(total), '\0');
+    mpi_check(MPI_Gatherv(text.data(), bytes, MPI_BYTE, all.data(), counts.data(), places.data(), MPI_BYTE, 0, comm_));
+    std::vector<std::string> out;
+    for (std::size_t r = 0; r < counts.size(); ++r)
+        out.push_back(all.substr(static_cast<std::size_t>(places[r]), static_cast<std::size_t>(counts[r])));
+    return out;
+}
+
+}  // namespace quadrille

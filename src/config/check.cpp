@@ -1,0 +1,162 @@
+#include "config/check.hpp"
+
+#include "base/error.hpp"
+#include "config/names.hpp"
+#include "config/numbers.hpp"
+#include "config/rules.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace quadrille::input {
+
+namespace {
+
+using fmt::format;
+
+void check_model(const Config& c, Rules& rules) {
+    const ModelConfig& m = c.model;
+    rules.expect({"model.num_key_value_heads", "model.num_attention_heads"}, m.num_attention_heads % m.num_key_value_heads == 0,
+                 format("found num_key_value_heads {}, which do not divide num_attention_heads {}", m.num_key_value_heads,
+                        m.num_attention_heads));
+    rules.expect({"model.head_dim", "model.position_embedding", "model.num_attention_heads", "model.hidden_size"},
+                 m.position_embedding != PositionEmbedding::rope || m.head_dim % 2 == 0,
+                 format("found position_embedding rope with head_dim {}, allowed: an even head_dim, since rotations turn pairs",
+                        m.head_dim));
+    // In floating point, for the product need not fit; more would not fit the byte counts either.
+    const double heads = static_cast<double>(m.num_attention_heads + m.num_key_value_heads) * static_cast<double>(m.head_dim);
+    const double mlp = (m.activation == Activation::swiglu ? 3.0 : 2.0) * static_cast<double>(m.ffn_hidden_size);
+    const double parameters = static_cast<double>(m.hidden_size) *
+                              (static_cast<double>(m.num_layers) * (2 * heads + mlp) + 2.0 * static_cast<double>(m.vocab_size));
+    constexpr double most = 1e15;
+    rules.expect({"model.num_layers", "model.hidden_size", "model.ffn_hidden_size", "model.vocab_size", "model.head_dim"},
+                 parameters <= most, format("found a model of {:.3g} parameters, allowed: up to {:.3g}", parameters, most));
+}
+
+void check_tensor_parallel(const Config& c, Rules& rules) {
+    const ModelConfig& m = c.model;
+    const std::int64_t tp = c.grid.tp, heads = m.num_attention_heads, kv = m.num_key_value_heads;
+    const bool heads_divide = rules.expect({"grid.tp", "model.num_attention_heads"}, heads % tp == 0,
+                                           format("found tp {}, which does not divide num_attention_heads {}", tp, heads));
+    rules.expect({"grid.tp", "model.num_key_value_heads", "model.num_attention_heads"},
+                 !heads_divide || kv % tp == 0 || tp % kv == 0,
+                 format("found tp {} with num_key_value_heads {}, allowed: one divides the other", tp, kv));
+    rules.expect({"grid.tp", "model.ffn_hidden_size", "model.hidden_size"}, m.ffn_hidden_size % tp == 0,
+                 format("found tp {}, which does not divide ffn_hidden_size {}", tp, m.ffn_hidden_size));
+}
+
+void check_sequence_parallel(const Config& c, Rules& rules) {
+    const std::int64_t sp = c.grid.sp, tp = c.grid.tp, seq = c.model.seq_length, heads = c.model.num_attention_heads;
+    const bool zigzag = sp > 1 && c.sequence.layout == SequenceLayout::zigzag,
+               ulysses = c.sequence.method == SequenceMethod::ulysses;
+    const bool over_tp = c.tensor.sequence_parallel && tp > 1;
+    const __int128 parts = static_cast<__int128>(sp) * (zigzag ? 2 : 1) * (over_tp ? tp : 1);
+    const std::string factors =
+        format("sp {}{}{} = {}", sp, zigzag ? " x 2 (zigzag)" : "",
+               over_tp ? format(" x tp {} (tensor.sequence_parallel)", tp) : "", static_cast<double>(parts));
+    const std::string sentence = format("found seq_length {}, which is not a multiple of {}", seq, factors);
+    rules.expect({"model.seq_length", "grid.sp", "grid.tp", "sequence.layout", "tensor.sequence_parallel"}, seq % parts == 0,
+                 sentence);
+    rules.expect({"sequence.layout", "sequence.method"}, !(ulysses && c.sequence.layout == SequenceLayout::zigzag),
+                 "found zigzag with method ulysses, which has no layout, allowed: leave it out");
+    rules.expect({"sequence.method", "grid.sp", "grid.tp", "model.num_attention_heads"}, !ulysses || heads % (tp * sp) == 0,
+                 format("found ulysses with num_attention_heads {}, which are not a multiple of tp {} x sp {} = {}; "
+                        "sequence.method=ring has no such rule",
+                        heads, tp, sp, tp * sp));
+}
+
+void check_pipeline(const Config& c, Rules& rules) {
+    const PipelineConfig& p = c.pipeline;
+    const std::int64_t layers = c.model.num_layers, pp = c.grid.pp, v = p.virtual_stages, chunks = pp * v;
+    const std::int64_t micro_batches = c.train.gradient_accumulation_steps;
+    rules.expect(
+        {"grid.pp", "pipeline.virtual_stages", "model.num_layers"}, layers >= chunks,
+        format("found num_layers {}, allowed: at least pp {} x virtual_stages {} = {}, one for each chunk", layers, pp, v, chunks));
+    const bool interleaved = p.schedule == Schedule::interleaved;
+    rules.expect({"pipeline.virtual_stages", "pipeline.schedule"}, !interleaved || v >= 2,
+                 format("found interleaved with virtual_stages {}, allowed: 2 or more", v));
+    rules.expect(
+        {"train.gradient_accumulation_steps", "train.global_batch_size", "train.micro_batch_size", "pipeline.schedule"},
+        !interleaved || micro_batches % pp == 0,
+        format("found interleaved with gradient_accumulation_steps {}, which are not a multiple of pp {}", micro_batches, pp));
+    rules.expect(
+        {"pipeline.virtual_stages", "pipeline.schedule"}, interleaved || p.schedule == Schedule::gpipe || v == 1,
+        format("found virtual_stages {} with schedule {}, allowed: 1, or schedule interleaved or gpipe", v, spelling(p.schedule)));
+    if (p.layers_per_stage.empty()) return;
+    const auto counts = static_cast<std::int64_t>(p.layers_per_stage.size());
+    const std::int64_t sum = std::accumulate(p.layers_per_stage.begin(), p.layers_per_stage.end(), std::int64_t{0});
+    rules.expect({"pipeline.layers_per_stage", "grid.pp", "pipeline.virtual_stages"}, counts == chunks,
+                 format("found {} counts, allowed: pp {} x virtual_stages {} = {}", counts, pp, v, chunks));
+    rules.expect({"pipeline.layers_per_stage", "model.num_layers"}, sum == layers,
+                 format("found counts that sum to {}, allowed: num_layers {}", sum, layers));
+}
+
+void check_sharding(const Config& c, const Settings& settings, Rules& rules) {
+    if (!settings.given("sharding.shard_size")) return;
+    const auto size = std::get<std::int64_t>(settings.value("sharding.shard_size"));
+    rules.expect({"sharding.shard_size", "grid.dp"}, size == c.grid.dp,
+                 format("found {} with dp {}, which is not in this build, allowed: dp, or auto", size, c.grid.dp));
+}
+
+void check_training(const Config& c, Rules& rules) {
+    const OptimizerConfig& o = c.optimizer;
+    rules.expect({"optimizer.min_lr", "optimizer.lr"}, o.min_lr <= o.lr,
+                 format("found min_lr {}, allowed: at most lr {}", number_text(o.min_lr), number_text(o.lr)));
+    const bool decays = c.train.steps > o.warmup_steps;  // a run that ends in its warm-up never does
+    const bool to_step = o.lr_schedule == LrSchedule::linear || o.lr_schedule == LrSchedule::cosine;
+    rules.expect({"optimizer.decay_steps", "optimizer.warmup_steps"}, !decays || !to_step || o.decay_steps > o.warmup_steps,
+                 format("found decay_steps {} with warmup_steps {}, allowed: more, for {} decays from the warm-up to that step",
+                        o.decay_steps, o.warmup_steps, spelling(o.lr_schedule)));
+    rules.expect({"optimizer.decay_steps", "optimizer.warmup_steps", "train.steps"},
+                 !decays || o.lr_schedule != LrSchedule::wsd || o.decay_steps <= c.train.steps - o.warmup_steps,
+                 format("found warmup_steps {} + decay_steps {}, allowed: up to steps {} for wsd", o.warmup_steps, o.decay_steps,
+                        c.train.steps));
+    rules.expect({"train.gradient_dtype", "train.precision"},
+                 c.train.gradient_dtype == Precision::fp32 || c.train.precision == Precision::bf16,
+                 "found gradient_dtype bf16 with precision fp32, allowed: fp32, or precision bf16");
+    const double tokens = static_cast<double>(c.train.global_batch_size) * static_cast<double>(c.model.seq_length);
+    constexpr double most = 1e15;
+    rules.expect({"train.global_batch_size", "train.micro_batch_size", "model.seq_length"}, tokens <= most,
+                 format("found {:.3g} tokens per step, allowed: up to {:.3g}", tokens, most));
+}
+
+void check_data(const Config& c, const Settings& settings, Rules& rules) {
+    const DataConfig& d = c.data;
+    const std::int64_t vocab = c.model.vocab_size;
+    const bool synthetic = d.format == DataFormat::synthetic;
+    // Paths that were written and not found have their own problems.
+    const auto patterns = [&](const char* key) {
+        return settings.given(key) ? std::get<std::vector<std::string>>(settings.value(key)).size() : std::size_t{0};
+    };
+    rules.expect({"data.train", "data.format"}, synthetic || !settings.written("data.train") || patterns("data.train") > 0,
+                 format("found no path, allowed: at least one for format {}", spelling(d.format)));
+    rules.expect({"data.end_of_document", "model.vocab_size"}, !d.end_of_document || *d.end_of_document < vocab,
+                 format("found {}, allowed: a token id below vocab_size {}", d.end_of_document.value_or(0), vocab));
+    // Files of text are documents, and Megatron's index has theirs.
+    const bool has_documents = d.end_of_document.has_value() || d.format == DataFormat::text || d.format == DataFormat::megatron;
+    rules.expect(
+        {"data.mask_across_documents", "data.end_of_document"}, !d.mask_across_documents || has_documents,
+        format("found true without data.end_of_document, allowed for format {}: false, or the id of the token that ends a document",
+               spelling(d.format)));
+    rules.expect({"data.split", "data.valid"}, d.split.empty() || synthetic || patterns("data.valid") == 0,
+                 "found a split beside data.valid, allowed: one of them says what is held out");
+    const bool held_out = synthetic || patterns("data.valid") > 0 || (d.split.size() > 1 && d.split[1] > 0);
+    rules.expect({"evaluation.interval", "data.valid", "data.split"}, c.evaluation.interval == 0 || held_out,
+                 format("found {}, but nothing is held out, allowed: 0, or data.valid, or a data.split of two parts or more",
+                        c.evaluation.interval));
+}
+
+}  // namespace
+
+void check(const Config& config, const Settings& settings, Problems& problems) {
+    Rules rules(settings, problems);
+    check_model(config, rules);
+    check_tensor_parallel(config, rules);
+    check_sequence_parallel(config, rules);
+    check_pipeline(config, rules);
+    check_sharding(config, settings, rules);
+    check_training(config, rules);
+    check_data(config, settings, rules);
+}
+
+}  // namespace quadrille::input

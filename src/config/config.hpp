@@ -1,0 +1,131 @@
+// The input file, resolved: every `auto` replaced by what was derived from it. Plain data; `load_config` (config/load.hpp)
+// makes it, nobody changes it. Keys that have one value only in this build have no member here.
+//
+// Names are those of the input file, section by section (inputs/reference.yaml explains each).
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace quadrille {
+
+enum class Normalization { layernorm, rmsnorm };
+enum class Activation { gelu, swiglu };
+enum class PositionEmbedding { learned, rope, none };
+enum class SequenceMethod { ring, ulysses };
+enum class SequenceLayout { zigzag, contiguous };
+enum class Schedule { gpipe, one_f_one_b, interleaved, zero_bubble };
+enum class Precision { fp32, bf16 };
+enum class OnNan { stop, skip };
+enum class OptimizerType { adamw, sgd };
+enum class LrSchedule { constant, linear, cosine, wsd };
+enum class DataFormat { text, tokens, llmc, megatron, synthetic };
+enum class TokenType { uint16, uint32 };
+
+struct ModelConfig {
+    std::int64_t num_layers = 12, hidden_size = 768, num_attention_heads = 12, num_key_value_heads = 12, head_dim = 64;
+    std::int64_t ffn_hidden_size = 3072, vocab_size = 50257, seq_length = 1024;
+    Normalization normalization = Normalization::layernorm;
+    double norm_eps = 1e-5;
+    Activation activation = Activation::gelu;
+    PositionEmbedding position_embedding = PositionEmbedding::learned;
+    double rotary_base = 10000;
+    bool bias = true, tie_word_embeddings = true;
+    double hidden_dropout = 0, attention_dropout = 0, init_std = 0.02;
+    bool operator==(const ModelConfig&) const = default;
+};
+
+struct GridConfig {
+    int dp = 1, tp = 1, pp = 1, sp = 1;
+    std::vector<std::string> order = {"tp", "sp", "dp", "pp"};  // fastest-varying first
+    std::int64_t ranks() const { return std::int64_t{dp} * tp * pp * sp; }
+    bool operator==(const GridConfig&) const = default;
+};
+
+struct TensorConfig {
+    bool sequence_parallel = false;
+    bool operator==(const TensorConfig&) const = default;
+};
+struct SequenceConfig {
+    SequenceMethod method = SequenceMethod::ring;
+    SequenceLayout layout = SequenceLayout::zigzag;
+    bool operator==(const SequenceConfig&) const = default;
+};
+struct PipelineConfig {
+    Schedule schedule = Schedule::one_f_one_b;
+    int virtual_stages = 1;
+    std::vector<int> layers_per_stage;  // empty: auto, spread by cost. else one entry per virtual stage (pp·virtual_stages)
+    bool operator==(const PipelineConfig&) const = default;
+};
+struct CommConfig {
+    std::int64_t bucket_size = 25 << 20;  // bytes
+    std::int64_t max_count = 0;           // elements per message; 0: as many as the message library takes
+    bool overlap = true;
+    bool operator==(const CommConfig&) const = default;
+};
+struct TrainConfig {
+    std::int64_t global_batch_size = 32, micro_batch_size = 4, gradient_accumulation_steps = 8;
+    std::int64_t steps = 100;
+    std::uint64_t seed = 1234;
+    Precision precision = Precision::fp32;
+    Precision gradient_dtype = Precision::fp32;
+    double clip_grad = 1.0;  // 0: off
+    OnNan on_nan = OnNan::stop;
+    bool operator==(const TrainConfig&) const = default;
+};
+struct OptimizerConfig {
+    OptimizerType type = OptimizerType::adamw;
+    double lr = 3e-4, min_lr = 3e-5;
+    LrSchedule lr_schedule = LrSchedule::cosine;
+    std::int64_t warmup_steps = 10, decay_steps = 100;
+    double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+    bool operator==(const OptimizerConfig&) const = default;
+};
+struct DeviceConfig {
+    std::int64_t memory_limit = 0;  // bytes; 0: none known
+    std::int64_t host_memory_limit = 0;
+    int threads = 1;
+    bool operator==(const DeviceConfig&) const = default;
+};
+struct DataConfig {
+    DataFormat format = DataFormat::text;
+    // Absolute paths, globs expanded. megatron: prefixes, without .bin or .idx. synthetic: empty.
+    std::vector<std::string> train, valid;
+    TokenType dtype = TokenType::uint16;
+    std::vector<double> split;  // weights of training, held-out and unused data; empty: none
+    bool shuffle = true;
+    std::optional<std::int64_t> end_of_document;
+    bool mask_across_documents = false;
+    int prefetch = 2;
+    bool operator==(const DataConfig&) const = default;
+};
+struct EvaluationConfig {
+    std::int64_t interval = 0, batches = 10;  // interval in steps, 0: never; batches of the global size
+    bool operator==(const EvaluationConfig&) const = default;
+};
+struct OutputConfig {
+    std::string directory;
+    std::int64_t log_interval = 1;
+    bool trace = false, overwrite = false;
+    bool operator==(const OutputConfig&) const = default;
+};
+
+struct Config {
+    ModelConfig model;
+    GridConfig grid;
+    TensorConfig tensor;
+    SequenceConfig sequence;
+    PipelineConfig pipeline;
+    CommConfig comm;
+    TrainConfig train;
+    OptimizerConfig optimizer;
+    DeviceConfig device;
+    DataConfig data;
+    EvaluationConfig evaluation;
+    OutputConfig output;
+    bool operator==(const Config&) const = default;
+};
+
+}  // namespace quadrille

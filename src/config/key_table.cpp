@@ -1,0 +1,245 @@
+// The rows of the table of keys. Adding a key is one row here and, if it varies, one member of Config.
+#include "config/key_rows.hpp"
+
+namespace quadrille::input {
+
+namespace {
+
+using namespace rows;
+using C = Config;
+constexpr double most_ranks = 2147483647.0;        // MPI counts them in an int
+constexpr double most_bytes = 1125899906842624.0;  // 1024 TiB
+
+void model_keys(std::vector<Key>& k) {
+    constexpr auto m = &C::model;
+    using M = ModelConfig;
+    k.push_back(integer("model.num_layers", "12", from(1, 100000), bind<m, &M::num_layers>(), "transformer blocks"));
+    k.push_back(integer("model.hidden_size", "768", from(1, 1 << 20), bind<m, &M::hidden_size>(), "width of the residual stream"));
+    k.push_back(integer("model.num_attention_heads", "12", from(1, 1 << 16), bind<m, &M::num_attention_heads>(),
+                        "query heads; tp must divide them"));
+    k.push_back(integer("model.num_key_value_heads", "auto", from(1, 1 << 16), bind<m, &M::num_key_value_heads>(),
+                        "grouped-query attention when fewer than the query heads; auto = num_attention_heads"));
+    k.push_back(
+        integer("model.head_dim", "auto", from(1, 1 << 16), bind<m, &M::head_dim>(), "auto = hidden_size / num_attention_heads"));
+    k.push_back(integer("model.ffn_hidden_size", "auto", from(1, 1 << 24), bind<m, &M::ffn_hidden_size>(),
+                        "auto = 4 x hidden_size; for swiglu 8/3 x hidden_size, rounded up to a multiple of 256"));
+    k.push_back(integer("model.vocab_size", "50257", from(1, 2147483647.0), bind<m, &M::vocab_size>(),
+                        "any size; padded to a multiple of tp inside"));
+    k.push_back(integer("model.seq_length", "1024", from(1, 1 << 30), bind<m, &M::seq_length>(), "tokens per sequence"));
+    k.push_back(choice<m, &M::normalization>("model.normalization", "before attention, before the MLP and at the end"));
+    k.push_back(number("model.norm_eps", "1e-5", above(0, 1), bind<m, &M::norm_eps>(), "added to the variance"));
+    k.push_back(choice<m, &M::activation>("model.activation", "gelu is the tanh form; swiglu has a gate"));
+    k.push_back(
+        choice<m, &M::position_embedding>("model.position_embedding", "a table of seq_length positions, rotary angles, or none"));
+    k.push_back(
+        number("model.rotary_base", "10000", above(1, 1e12), bind<m, &M::rotary_base>(), "base of the rotary angles (rope only)"));
+    k.push_back(flag("model.bias", "true", bind<m, &M::bias>(), "biases in the linear layers and in layernorm"));
+    k.push_back(flag("model.tie_word_embeddings", "true", bind<m, &M::tie_word_embeddings>(), "the head is the embedding table"));
+    k.push_back(number("model.hidden_dropout", "0.0", below(0, 1), bind<m, &M::hidden_dropout>(),
+                       "on the embeddings and on each block's two outputs"));
+    k.push_back(
+        number("model.attention_dropout", "0.0", below(0, 1), bind<m, &M::attention_dropout>(), "on the attention weights"));
+    k.push_back(or_word(fixed("model.lora", KeyType::map, "null", "low-rank adapters: {rank, alpha, targets}"), "null"));
+    k.push_back(number("model.init_std", "0.02", from(0, 1000), bind<m, &M::init_std>(),
+                       "standard deviation of the initial weights; residual projections init_std / sqrt(2 x num_layers)"));
+}
+
+void grid_keys(std::vector<Key>& k) {
+    constexpr auto g = &C::grid;
+    using G = GridConfig;
+    k.push_back(integer("grid.dp", "auto", from(1, most_ranks), bind<g, &G::dp>(), "data parallel; auto = ranks / (tp x pp x sp)"));
+    k.push_back(integer("grid.tp", "1", from(1, most_ranks), bind<g, &G::tp>(), "tensor parallel: cuts heads, MLP and vocabulary"));
+    k.push_back(integer("grid.pp", "1", from(1, most_ranks), bind<g, &G::pp>(), "pipeline parallel: cuts the layers into stages"));
+    k.push_back(integer("grid.sp", "1", from(1, most_ranks), bind<g, &G::sp>(),
+                        "cuts every sequence (context parallelism); Megatron's sequence parallel is tensor.sequence_parallel"));
+    k.push_back(with(row("grid.order", KeyType::order, "tp-sp-dp-pp", bind<g, &G::order>(),
+                         "fastest-varying axis first: which ranks are neighbours"),
+                     {"auto"}));
+    k.push_back(fixed("grid.pretend_nodes", KeyType::integer, "0", "split this machine into so many nodes, for tests"));
+    k.push_back(flag("tensor.sequence_parallel", "false", bind<&C::tensor, &TensorConfig::sequence_parallel>(),
+                     "between the tp regions each tp rank holds a part of the sequence (Megatron)"));
+    k.push_back(choice<&C::sequence, &SequenceConfig::method>(
+        "sequence.method",
+        "how attention spans the sp axis: keys and values turn around a ring, or heads are exchanged for sequence"));
+    k.push_back(choice<&C::sequence, &SequenceConfig::layout>(
+        "sequence.layout",
+        "which part of a sequence an sp rank holds: zigzag balances causal attention; ulysses is always contiguous"));
+    constexpr auto p = &C::pipeline;
+    using P = PipelineConfig;
+    k.push_back(choice<p, &P::schedule>("pipeline.schedule", "order of the forward and backward passes; zero-bubble is ZB-H1"));
+    k.push_back(integer("pipeline.virtual_stages", "1", from(1, 100000), bind<p, &P::virtual_stages>(),
+                        "chunks per pp coordinate, for interleaved (2 or more) and gpipe"));
+    k.push_back(number_of(KeyType::integers, "pipeline.layers_per_stage", "auto", from(1, 100000), bind<p, &P::layers_per_stage>(),
+                          "one count per chunk, pp x virtual_stages of them; auto = spread by cost"));
+}
+
+void sharding_and_offload_keys(std::vector<Key>& k) {
+    k.push_back(
+        fixed("sharding.zero_stage", KeyType::integer, "0", "ZeRO: 1 shards optimizer state, 2 gradients too, 3 parameters too"));
+    Key shard =
+        row("sharding.shard_size", KeyType::integer, "auto", {[](const Config& c) { return Value(std::int64_t{c.grid.dp}); }, {}},
+            "ranks of dp that share one copy; auto = dp");
+    shard.range = from(1, most_ranks);
+    shard.derived = true;
+    k.push_back(shard);
+    k.push_back(fixed("sharding.prefetch", KeyType::integer, "1", "units gathered ahead of their use"));
+    k.push_back(
+        one_choice("recompute.granularity", "none", {"selective", "full"}, "activations computed again in the backward pass"));
+    for (const char* what : {"optimizer", "parameters", "gradients", "activations"})
+        k.push_back(one_choice(fmt::format("offload.{}", what), "none", {"cpu", "nvme"},
+                               fmt::format("tier of memory that holds the {}", what)));
+    k.push_back(or_word(fixed("offload.nvme_path", KeyType::text, "null", "directory of the nvme tier's files"), "null"));
+    k.push_back(fixed("offload.block_size", KeyType::bytes, "1MiB", "bytes per read or write of the nvme tier"));
+    k.push_back(fixed("offload.queue_depth", KeyType::integer, "32", "reads and writes in flight"));
+}
+
+void comm_keys(std::vector<Key>& k) {
+    constexpr auto c = &C::comm;
+    using M = CommConfig;
+    k.push_back(settled("comm.backend", {"auto", "mpi"}, "mpi", {"nccl"}, "who carries the messages; auto = mpi"));
+    k.push_back(settled("comm.algorithm", {"auto", "ring"}, "ring", {"shared", "hierarchical", "native"},
+                        "how collectives run; auto = ring"));
+    k.push_back(with(bytes("comm.bucket_size", "25MiB", from(1, most_bytes), bind<c, &M::bucket_size>(),
+                           "gradients are reduced in pieces of this size"),
+                     {"auto"}));
+    k.push_back(integer("comm.max_count", "auto", from(1, 2147483647.0), bind_or_auto<c, &M::max_count>(),
+                        "elements per message; auto = as many as MPI takes"));
+    k.push_back(
+        fixed("comm.check", KeyType::boolean, "false", "compare operation, count and type over the group before each collective"));
+    k.push_back(flag("comm.overlap", "true", bind<c, &M::overlap>(), "issue moves early, so that they run beside the arithmetic"));
+    k.push_back(one_choice("comm.compression.method", "none", {"bf16", "fp16", "topk", "qsgd"}, "lossy gradients on the wire"));
+    k.push_back(fixed("comm.compression.ratio", KeyType::number, "0.01", "topk: part of the elements that is sent"));
+    k.push_back(fixed("comm.compression.bits", KeyType::integer, "4", "qsgd: bits per element"));
+    k.push_back(
+        fixed("comm.compression.error_feedback", KeyType::boolean, "true", "add what was lost to the next step's gradient"));
+    k.push_back(fixed("comm.compression.exclude", KeyType::paths, "[embedding, head]", "units that are sent whole"));
+    k.push_back(fixed("comm.staleness", KeyType::integer, "0", "1: the update uses the previous step's gradients"));
+    k.push_back(fixed("comm.watchdog", KeyType::integer, "300", "seconds a collective may stall; 0 = never stop"));
+}
+
+void train_keys(std::vector<Key>& k) {
+    constexpr auto t = &C::train;
+    using T = TrainConfig;
+    const Range batch = from(1, 1e12);
+    k.push_back(or_word(
+        integer(
+            "train.global_batch_size", "32", batch, bind<t, &T::global_batch_size>(),
+            "sequences per step = micro_batch_size x gradient_accumulation_steps x dp; two determine the third, a default yields"),
+        "auto"));
+    k.push_back(or_word(
+        integer("train.micro_batch_size", "4", from(1, 1e9), bind<t, &T::micro_batch_size>(), "sequences per rank and pass"),
+        "auto"));
+    k.push_back(integer("train.gradient_accumulation_steps", "auto", from(1, 1e9), bind<t, &T::gradient_accumulation_steps>(),
+                        "micro-batches per rank and step"));
+    k.push_back(integer("train.steps", "100", from(1, 1e12), bind<t, &T::steps>(), "updates of the whole run"));
+    k.push_back(integer("train.seed", "1234", from(0, 1e18), bind<t, &T::seed>(),
+                        "of the initial weights, the dropout and the order of the data"));
+    k.push_back(
+        choice<t, &T::precision>("train.precision", "bf16: bf16 weights and activations, fp32 masters and moments", {"fp16"}));
+    k.push_back(choice<t, &T::gradient_dtype>("train.gradient_dtype",
+                                              "accumulation and reduction of gradients; bf16 with precision bf16 only"));
+    k.push_back(
+        number("train.clip_grad", "1.0", from(0, 1e38), bind<t, &T::clip_grad>(), "bound of the global gradient norm; 0 = off"));
+    k.push_back(
+        choice<t, &T::on_nan>("train.on_nan", "a step with NaN or Inf: end the run with exit code 4, or leave the update out"));
+    k.push_back(one_choice("train.deterministic", "run", {"grid"}, "same input and grid, same bits; grid: the same on every grid"));
+    k.push_back(or_word(
+        fixed("train.time_limit", KeyType::number, "null", "seconds after which to save and stop with exit code 75"), "null"));
+}
+
+void optimizer_keys(std::vector<Key>& k) {
+    constexpr auto o = &C::optimizer;
+    using O = OptimizerConfig;
+    k.push_back(choice<o, &O::type>("optimizer.type", "AdamW, or plain gradient descent with the same decay"));
+    k.push_back(number("optimizer.lr", "3e-4", from(0, 1e38), bind<o, &O::lr>(), "learning rate at its peak"));
+    k.push_back(number("optimizer.min_lr", "3e-5", from(0, 1e38), bind<o, &O::min_lr>(),
+                       "where the decay ends; at most lr (the default yields: lr / 10)"));
+    k.push_back(choice<o, &O::lr_schedule>("optimizer.lr_schedule", "what follows the warm-up; wsd is constant, then linear"));
+    k.push_back(integer("optimizer.warmup_steps", "10", from(0, 1e12), bind<o, &O::warmup_steps>(),
+                        "step k of the warm-up (from 1) runs at lr x k / warmup_steps"));
+    k.push_back(integer(
+        "optimizer.decay_steps", "auto", from(1, 1e12), bind<o, &O::decay_steps>(),
+        "linear, cosine: the step that reaches min_lr, auto = train.steps; wsd: length of the last part, auto = train.steps / 10"));
+    k.push_back(number("optimizer.weight_decay", "0.1", from(0, 1e38), bind<o, &O::weight_decay>(),
+                       "decoupled; on matrices and embeddings, never on biases or norms"));
+    k.push_back(number("optimizer.beta1", "0.9", below(0, 1), bind<o, &O::beta1>(), "adamw: first moment"));
+    k.push_back(number("optimizer.beta2", "0.95", below(0, 1), bind<o, &O::beta2>(), "adamw: second moment"));
+    k.push_back(
+        number("optimizer.eps", "1e-8", above(0, 1e38), bind<o, &O::eps>(), "adamw: added to the root of the second moment"));
+    k.push_back(fixed("loss_scale.initial", KeyType::number, "65536", "fp16: first loss scale"));
+    k.push_back(fixed("loss_scale.window", KeyType::integer, "1000", "fp16: good steps before the scale doubles"));
+    k.push_back(fixed("loss_scale.minimum", KeyType::number, "1", "fp16: the run stops below"));
+}
+
+void device_and_data_keys(std::vector<Key>& k) {
+    constexpr auto v = &C::device;
+    using V = DeviceConfig;
+    k.push_back(settled("device.backend", {"auto", "cpu"}, "cpu", {"cuda"}, "auto = cpu"));
+    k.push_back(bytes("device.memory_limit", "auto", from(1, most_bytes), bind_or_auto<v, &V::memory_limit>(),
+                      "bytes per rank; auto: plan has no limit, train shares what the node has free (or its cgroup)"));
+    k.push_back(bytes("device.host_memory_limit", "auto", from(1, most_bytes), bind_or_auto<v, &V::host_memory_limit>(),
+                      "bytes per rank of the host tier; on CPUs taken out of the same memory; auto = none set aside"));
+    k.push_back(integer("device.threads", "auto", from(1, 4096), bind<v, &V::threads>(),
+                        "per rank; auto = CPUs in the affinity mask / ranks that share it"));
+    constexpr auto d = &C::data;
+    using D = DataConfig;
+    k.push_back(choice<d, &D::format>(
+        "data.format", "text: bytes; tokens: raw ids; llmc and megatron: their files; synthetic: a Markov chain, reads no files"));
+    k.push_back(row("data.train", KeyType::paths, "[\"src/**/*.cpp\"]", bind<d, &D::train>(),
+                    "paths or globs (** too), sorted bytewise; tried from the input file's folder, then the working directory; ~ "
+                    "and $NAME are not expanded; megatron: prefixes"));
+    k.push_back(row("data.valid", KeyType::paths, "[]", bind<d, &D::valid>(), "held-out data, written like train"));
+    k.push_back(choice<d, &D::dtype>("data.dtype", "of a token in format tokens"));
+    k.push_back(or_word(number_of(KeyType::weights, "data.split", "null", from(0, 1e15), bind<d, &D::split>(),
+                                  "weights that part one corpus into training, held-out and unused data, as \"969,30,1\""),
+                        "null"));
+    k.push_back(flag("data.shuffle", "true", bind<d, &D::shuffle>(), "a new order each epoch, the same on every grid"));
+    k.push_back(integer("data.end_of_document", "null", from(0, 2147483647.0), bind<d, &D::end_of_document>(),
+                        "id of the token that ends a document"));
+    k.push_back(flag("data.mask_across_documents", "false", bind<d, &D::mask_across_documents>(),
+                     "attention and loss stop at end_of_document"));
+    k.push_back(integer("data.prefetch", "2", from(1, 1000), bind<d, &D::prefetch>(), "steps read ahead by a thread"));
+}
+
+void run_keys(std::vector<Key>& k) {
+    k.push_back(fixed("checkpoint.directory", KeyType::text, "auto", "auto = output.directory/checkpoints"));
+    k.push_back(fixed("checkpoint.interval", KeyType::integer, "0", "steps between checkpoints; 0 = none"));
+    k.push_back(fixed("checkpoint.hints", KeyType::map, "{}", "hints for MPI-IO"));
+    k.push_back(fixed("checkpoint.keep", KeyType::integer, "2", "checkpoints that stay"));
+    k.push_back(settled("checkpoint.resume", {"auto", "none"}, "auto", {"PATH"}, "auto starts afresh where nothing was saved"));
+    k.push_back(fixed("checkpoint.asynchronous", KeyType::boolean, "false", "save while training goes on"));
+    k.push_back(integer("evaluation.interval", "0", from(0, 1e12), bind<&C::evaluation, &EvaluationConfig::interval>(),
+                        "steps between evaluations on held-out data; 0 = never"));
+    k.push_back(integer("evaluation.batches", "10", from(1, 1e12), bind<&C::evaluation, &EvaluationConfig::batches>(),
+                        "global batches per evaluation"));
+    constexpr auto o = &C::output;
+    using O = OutputConfig;
+    k.push_back(row("output.directory", KeyType::text, "runs/NAME", bind<o, &O::directory>(),
+                    "NAME: the input file's stem; from the working directory; ~ and $NAME are not expanded"));
+    k.push_back(integer("output.log_interval", "1", from(1, 1e12), bind<o, &O::log_interval>(),
+                        "steps between lines on the console and in the record"));
+    k.push_back(flag("output.trace", "false", bind<o, &O::trace>(), "begin and end of every operation in trace.h5"));
+    k.push_back(flag("output.overwrite", "false", bind<o, &O::overwrite>(), "run into a directory that is not empty"));
+}
+
+std::vector<Key> all_keys() {
+    std::vector<Key> k;
+    model_keys(k);
+    grid_keys(k);
+    sharding_and_offload_keys(k);
+    comm_keys(k);
+    train_keys(k);
+    optimizer_keys(k);
+    device_and_data_keys(k);
+    run_keys(k);
+    return k;
+}
+
+}  // namespace
+
+const std::vector<Key>& keys() {
+    static const std::vector<Key> table = all_keys();
+    return table;
+}
+
+}  // namespace quadrille::input

@@ -1,0 +1,92 @@
+#include "config/load.hpp"
+
+#include "base/error.hpp"
+#include "config/check.hpp"
+#include "config/resolve.hpp"
+#include "config/settings.hpp"
+#include "config/yaml_reader.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <optional>
+
+namespace quadrille::input {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t largest_input = 16u << 20;  // bytes; more is a wrong file
+
+// A stream to its end, or a little more than largest_input of it.
+std::string read_some(std::istream& stream) {
+    std::string text;
+    std::array<char, 1 << 16> block;
+    while (text.size() <= largest_input && (stream.read(block.data(), block.size()), stream.gcount() > 0))
+        text.append(block.data(), static_cast<std::size_t>(stream.gcount()));
+    return text;
+}
+
+// The input's text; nothing, with a problem added, where it cannot be read.
+std::optional<std::string> read_input(const std::string& path, Problems& problems) {
+    std::string text;
+    if (path == "-") {
+        text = read_some(std::cin);
+    } else {
+        std::error_code error;
+        if (fs::is_directory(path, error)) {
+            problems.add({}, "", "found a folder, allowed: a YAML file");
+            return std::nullopt;
+        }
+        errno = 0;
+        std::ifstream file(path, std::ios::binary);
+        if (!file) {
+            problems.add({}, "", fmt::format("the input file cannot be opened: {}", std::strerror(errno)));
+            return std::nullopt;
+        }
+        text = read_some(file);
+    }
+    if (text.size() > largest_input) {
+        problems.add({}, "", fmt::format("found more than {} bytes, allowed: an input file", largest_input));
+        return std::nullopt;
+    }
+    return text;
+}
+
+Origin origin_of(const std::string& path) {
+    if (path == "-") return {fs::current_path(), "stdin"};
+    const fs::path file = fs::absolute(path).lexically_normal();
+    return {file.parent_path(), file.stem().string()};
+}
+
+}  // namespace
+
+}  // namespace quadrille::input
+
+namespace quadrille {
+
+using namespace input;
+
+Config load_config(const std::string& path, const std::vector<std::string>& overrides, const Job& job,
+                   std::vector<std::string>* warnings) {
+    Problems problems(path == "-" ? "<stdin>" : path, overrides);
+    Settings settings;
+    NodePtr document;
+    if (const auto text = read_input(path, problems)) document = read_yaml(*text, 0, problems);
+    const bool readable = document != nullptr && document->kind == Node::Kind::map;
+    if (document != nullptr) settings.collect(*document, problems);
+    for (std::size_t i = 0; i < overrides.size(); ++i) settings.collect_override(overrides[i], static_cast<int>(i) + 1, problems);
+    if (!readable) problems.throw_if_any();  // nothing follows from a file that says nothing
+    std::vector<std::string> remarks;
+    const Config config = resolve(settings, origin_of(path), job, problems, remarks);
+    check(config, settings, problems);
+    problems.throw_if_any();
+    if (warnings != nullptr) warnings->insert(warnings->end(), remarks.begin(), remarks.end());
+    return config;
+}
+
+}  // namespace quadrille

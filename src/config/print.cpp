@@ -1,0 +1,168 @@
+// The table of keys as text: the resolved input and the reference.
+#include "config/load.hpp"
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "config/keys.hpp"
+#include "config/numbers.hpp"
+#include "config/settings.hpp"
+#include "config/yaml_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace quadrille::input {
+
+namespace {
+
+// In double quotes, so that no text is taken for something else.
+std::string quoted(const std::string& text) {
+    std::string result = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') result += '\\';
+        if (c == '\n')
+            result += "\\n";
+        else if (c == '\t')
+            result += "\\t";
+        else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
+            result += fmt::format("\\x{:02X}", static_cast<unsigned char>(c));
+        else
+            result += c;
+    }
+    return result + '"';
+}
+
+// A value in YAML; `indent` is that of its key, for lists that take a line per item.
+std::string value_text(const Key& key, const Value& value, const std::string& indent) {
+    if (std::holds_alternative<std::monostate>(value)) return key.word;
+    switch (key.type) {
+        case KeyType::boolean: return std::get<bool>(value) ? "true" : "false";
+        case KeyType::integer: return fmt::format("{}", std::get<std::int64_t>(value));
+        case KeyType::bytes: return bytes_text(std::get<std::int64_t>(value));
+        case KeyType::number: return number_text(std::get<double>(value));
+        case KeyType::choice: return std::get<std::string>(value);
+        case KeyType::text: return quoted(std::get<std::string>(value));
+        case KeyType::order: return fmt::format("{}", fmt::join(std::get<std::vector<std::string>>(value), "-"));
+        case KeyType::integers: return fmt::format("[{}]", fmt::join(std::get<std::vector<std::int64_t>>(value), ", "));
+        case KeyType::weights: return quoted(fmt::format("{}", fmt::join(std::get<std::vector<double>>(value), ",")));
+        case KeyType::paths: {
+            std::string text;
+            for (const std::string& path : std::get<std::vector<std::string>>(value)) text += "\n" + indent + "  - " + quoted(path);
+            return text.empty() ? "[]" : text;
+        }
+        case KeyType::map: break;
+    }
+    return "{}";
+}
+
+// Writes keys as nested mappings, opening sections and groups as they come.
+class Sections {
+  public:
+    // The indent of a key of that path, after the headings it needs.
+    std::string enter(const Key& key) {
+        const std::string path = key.path();
+        const std::string group = path.substr(0, path.rfind('.'));
+        std::string indent;
+        for (std::size_t begin = 0; begin <= group.size();) {
+            const std::size_t end = std::min(group.find('.', begin), group.size());
+            if (!inside(group.substr(0, end))) text += indent + group.substr(begin, end - begin) + ":\n";
+            indent += "  ";
+            begin = end + 1;
+        }
+        group_ = group;
+        return indent;
+    }
+    std::string text;
+
+  private:
+    bool inside(const std::string& group) const { return group_ == group || group_.starts_with(group + "."); }
+    std::string group_;
+};
+
+std::string name_in_group(const Key& key) {
+    return key.name.substr(key.name.find('.') == std::string::npos ? 0 : key.name.rfind('.') + 1);
+}
+
+// Words of `text` in lines of at most `width` characters, each begun with `lead`.
+std::string wrapped(const std::string& text, const std::string& lead, std::size_t width) {
+    std::string result, line = lead;
+    std::size_t begin = 0;
+    while (begin < text.size()) {
+        const std::size_t end = std::min(text.find(' ', begin), text.size());
+        if (line.size() > lead.size() && line.size() + 1 + end - begin > width) {
+            result += line + "\n";
+            line = lead;
+        }
+        line += (line.size() > lead.size() ? " " : "") + text.substr(begin, end - begin);
+        begin = end + 1;
+    }
+    return result + line + "\n";
+}
+
+std::string remark(const Key& key) { return fmt::format("{} ({})", key.comment, allowed(key)); }
+
+}  // namespace
+
+}  // namespace quadrille::input
+
+namespace quadrille {
+
+using namespace input;
+
+std::string to_yaml(const Config& config) {
+    Sections out;
+    for (const Key& key : keys()) {
+        const std::string indent = out.enter(key);
+        const std::string text = key.binding.get ? value_text(key, key.binding.get(config), indent) : key.fallback;
+        out.text += fmt::format("{}{}:{}{}{}\n", indent, name_in_group(key), text.starts_with('\n') ? "" : " ", text,
+                                key.live() ? "" : "  # the only value in this build");
+    }
+    return out.text;
+}
+
+Config parse_resolved(const std::string& text) {
+    Problems problems("resolved input", {});
+    Settings settings;
+    if (const NodePtr document = read_yaml(text, 0, problems)) settings.collect(*document, problems);
+    problems.throw_if_any();
+    Config config;
+    settings.apply(config);
+    if (to_yaml(config) != text)
+        throw Error(Exit::refused, "resolved input: the text is not one that to_yaml made, in this version of the program");
+    return config;
+}
+
+std::uint64_t fingerprint(const Config& config) { return hash_text(to_yaml(config)); }
+
+std::string reference_yaml() {
+    Sections out;
+    out.text =
+        "# Every key of the input file with its default, what it means and (in parentheses) what it takes.\n"
+        "# Made from the table of keys in src/config/key_table.cpp; the test config_print compares the two.\n"
+        "#\n"
+        "# `auto` is derived; `plan --resolved` prints what was derived. Integers may be written 5e8, bytes with KiB, MiB, GiB\n"
+        "# or TiB. Booleans are true and false; yes, no, on and off are refused there and are plain text elsewhere. Quotes make\n"
+        "# no difference to numbers. Anchors and aliases work, merge keys (<<) are refused. On the command line a key is\n"
+        "# written section.key=value and obeys the same rules.\n";
+    std::string later = "\n# Not in this build. These keys are known, and take the value shown only:\n";
+    std::string values = "# These values are known, and refused:\n";
+    std::string section;
+    for (const Key& key : keys()) {
+        if (!key.later.empty() && key.live()) values += fmt::format("#   {}: {}\n", key.path(), fmt::join(key.later, " | "));
+        if (!key.live()) {
+            later += wrapped(fmt::format("{}: {}  ({})", key.path(), key.fallback, key.comment), "#   ", 140);
+            continue;
+        }
+        if (key.section != section) out.text += "\n";
+        section = key.section;
+        const std::string indent = out.enter(key);
+        const std::string line = fmt::format("{}{}: {}", indent, name_in_group(key), key.fallback);
+        const std::string whole = fmt::format("{:<36}# {}", line, remark(key));
+        constexpr std::size_t widest = 140;
+        out.text += whole.size() <= widest ? whole + "\n" : wrapped(remark(key), indent + "# ", widest - 20) + line + "\n";
+    }
+    return out.text + later + values;
+}
+
+}  // namespace quadrille

@@ -1,0 +1,105 @@
+#include "config/resolve.hpp"
+
+#include "base/error.hpp"
+#include "config/numbers.hpp"
+#include "config/rules.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace quadrille::input {
+
+namespace {
+
+void resolve_model(Config& config, const Settings& settings, Rules& rules) {
+    ModelConfig& m = config.model;
+    if (!settings.given("model.num_key_value_heads")) m.num_key_value_heads = m.num_attention_heads;
+    if (!settings.given("model.head_dim")) {
+        rules.expect({"model.num_attention_heads", "model.hidden_size"}, m.hidden_size % m.num_attention_heads == 0,
+                     fmt::format("found num_attention_heads {}, which do not divide hidden_size {}, allowed: divisors of it, or a "
+                                 "head_dim of its own",
+                                 m.num_attention_heads, m.hidden_size));
+        m.head_dim = std::max<std::int64_t>(1, m.hidden_size / m.num_attention_heads);
+    }
+    if (!settings.given("model.ffn_hidden_size")) {
+        const std::int64_t h = m.hidden_size;
+        m.ffn_hidden_size = m.activation == Activation::swiglu ? (8 * h + 767) / 768 * 256 : 4 * h;
+    }
+}
+
+// The product of the axes, or −1 where even 64 bits do not hold it.
+std::int64_t product(std::initializer_list<int> axes) {
+    std::int64_t result = 1;
+    for (const int extent : axes)
+        if (__builtin_mul_overflow(result, std::int64_t{extent}, &result)) return -1;
+    return result;
+}
+
+void resolve_grid(Config& config, const Settings& settings, const Job& job, Rules& rules) {
+    GridConfig& g = config.grid;
+    const char* what = job.planning ? "--ranks is" : "MPI has";
+    const char* unit = job.planning ? "" : " ranks";
+    const std::int64_t others = product({g.tp, g.pp, g.sp});
+    if (!settings.given("grid.dp")) {
+        g.dp = 1;
+        if (job.ranks > 0 && others > 0 &&
+            rules.expect({"grid.tp", "grid.pp", "grid.sp"}, job.ranks % others == 0,
+                         fmt::format("tp·pp·sp is {} x {} x {} = {} but {} {}{}, allowed: a divisor of it", g.tp, g.pp, g.sp,
+                                     others, what, job.ranks, unit)))
+            g.dp = static_cast<int>(std::max<std::int64_t>(1, job.ranks / others));
+    } else if (job.ranks > 0) {
+        const std::int64_t all = product({g.dp, g.tp, g.pp, g.sp});
+        rules.expect(
+            {"grid.dp", "grid.tp", "grid.pp", "grid.sp"}, all == job.ranks || all < 0,
+            fmt::format("dp·tp·pp·sp is {} x {} x {} x {} = {} but {} {}{}", g.dp, g.tp, g.pp, g.sp, all, what, job.ranks, unit));
+    }
+    const std::int64_t all = product({g.dp, g.tp, g.pp, g.sp});
+    constexpr std::int64_t most = 2147483647;
+    rules.expect({"grid.dp", "grid.tp", "grid.pp", "grid.sp"}, all > 0 && all <= most,
+                 fmt::format("dp·tp·pp·sp is {} x {} x {} x {}, allowed: up to {} ranks", g.dp, g.tp, g.pp, g.sp, most));
+}
+
+void resolve_optimizer(Config& config, const Settings& settings) {
+    OptimizerConfig& o = config.optimizer;
+    const std::int64_t steps = config.train.steps;
+    if (!settings.given("optimizer.min_lr") && o.min_lr > o.lr) o.min_lr = o.lr / 10;
+    if (settings.given("optimizer.decay_steps")) return;
+    o.decay_steps =
+        o.lr_schedule == LrSchedule::wsd ? std::max<std::int64_t>(1, std::min(steps / 10, steps - o.warmup_steps)) : steps;
+}
+
+void resolve_device(Config& config, const Settings& settings, const Job& job, Rules& rules, std::vector<std::string>& warnings) {
+    DeviceConfig& d = config.device;
+    const int share = job.cpus / std::max(1, job.ranks_per_node);
+    if (!settings.given("device.threads")) d.threads = std::max(1, share);
+    if (!job.planning && job.cpus > 0 && d.threads * job.ranks_per_node > job.cpus)
+        warnings.push_back(fmt::format("{} ranks of a node x device.threads {} = {} but they share {} CPUs", job.ranks_per_node,
+                                       d.threads, d.threads * job.ranks_per_node, job.cpus));
+    if (job.planning || job.memory_available == 0) return;
+    const std::int64_t memory = job.memory_available / std::max(1, job.ranks_per_node);
+    if (!settings.given("device.memory_limit")) d.memory_limit = std::max<std::int64_t>(1, memory - d.host_memory_limit);
+    rules.expect({"device.host_memory_limit", "device.memory_limit"},
+                 d.host_memory_limit == 0 || d.host_memory_limit <= memory - d.memory_limit,
+                 fmt::format("memory_limit {} + host_memory_limit {} are more than the {} that the node has for each of {} ranks",
+                             bytes_text(d.memory_limit), bytes_text(d.host_memory_limit), bytes_text(memory), job.ranks_per_node));
+}
+
+}  // namespace
+
+Config resolve(const Settings& settings, const Origin& origin, const Job& job, Problems& problems,
+               std::vector<std::string>& warnings) {
+    Config config;
+    settings.apply(config);
+    Rules rules(settings, problems);
+    resolve_model(config, settings, rules);
+    resolve_grid(config, settings, job, rules);
+    resolve_batch(config, settings, problems);
+    resolve_optimizer(config, settings);
+    resolve_device(config, settings, job, rules, warnings);
+    if (config.sequence.method == SequenceMethod::ulysses && !settings.given("sequence.layout"))
+        config.sequence.layout = SequenceLayout::contiguous;
+    resolve_paths(config, settings, origin, job, problems, warnings);
+    return config;
+}
+
+}  // namespace quadrille::input

@@ -1,0 +1,24 @@
+// Measures what this machine can do: the rate of matrix products and of memory, on the calling thread's OpenMP team. Returns
+// rows and prints nothing. The ratios of tests/bench compare against these.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace quadrille {
+
+struct BenchRow {
+    std::string name = {};       // gemm, copy, ...
+    std::string precision = {};  // fp32 | bf16
+    std::string shape = {};      // "2048x768x3072 nn": m x n x k and which operands are transposed; for memory the bytes moved
+    double seconds = 0.0;  // median of the repetitions
+    double rate = 0.0;
+    std::string unit = {};  // GFLOP/s | GB/s
+};
+
+// Forward, input-gradient and weight-gradient products of a GPT-2 124M block and head over 2048 tokens, in both precisions.
+std::vector<BenchRow> bench_gemm();
+
+// Copy, add and fill of buffers far larger than the caches. Rates count bytes read plus bytes written.
+std::vector<BenchRow> bench_memory();
+
+}  // namespace quadrille

@@ -1,0 +1,192 @@
+// Elementwise kernels: each is one expression over each_element, so the number of threads cannot change a bit.
+#include "cpu/elementwise.hpp"
+#include "base/random.hpp"
+#include "cpu/element.hpp"
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <omp.h>
+#include <vector>
+
+namespace quadrille {
+
+void add(const void* a, const void* b, void* y, std::int64_t count, DType t) {
+    with_type(t, [&]<class T>(T) {
+        const T* pa = static_cast<const T*>(a);
+        const T* pb = static_cast<const T*>(b);
+        T* py = static_cast<T*>(y);
+        each_element(count, [=](std::int64_t i) { store(py[i], load(pa[i]) + load(pb[i])); });
+    });
+}
+
+void add_bias(const void* x, const void* bias, void* y, std::int64_t rows, std::int64_t cols, DType t) {
+    with_type(t, [&]<class T>(T) {
+        const T* px = static_cast<const T*>(x);
+        const T* pb = static_cast<const T*>(bias);
+        T* py = static_cast<T*>(y);
+#pragma omp parallel for schedule(static) if (rows * cols >= parallel_grain)
+        for (std::int64_t r = 0; r < rows; ++r) {
+            const std::int64_t row = r * cols;
+#pragma omp simd
+            for (std::int64_t c = 0; c < cols; ++c) store(py[row + c], load(px[row + c]) + load(pb[c]));
+        }
+    });
+}
+
+void gelu(const void* x, void* y, std::int64_t count, DType t) {
+    with_type(t, [&]<class T>(T) {
+        const T* px = static_cast<const T*>(x);
+        T* py = static_cast<T*>(y);
+        each_element(count, [=](std::int64_t i) { store(py[i], gelu32(load(px[i]))); });
+    });
+}
+
+void gelu_dx(const void* x, const void* dy, void* dx, std::int64_t count, DType t) {
+    with_type(t, [&]<class T>(T) {
+        const T* px = static_cast<const T*>(x);
+        const T* pdy = static_cast<const T*>(dy);
+        T* pdx = static_cast<T*>(dx);
+        each_element(count, [=](std::int64_t i) { store(pdx[i], load(pdy[i]) * gelu32_slope(load(px[i]))); });
+    });
+}
+
+void swiglu(const void* gate, const void* up, void* y, std::int64_t count, DType t) {
+    with_type(t, [&]<class T>(T) {
+        const T* pg = static_cast<const T*>(gate);
+        const T* pu = static_cast<const T*>(up);
+        T* py = static_cast<T*>(y);
+        each_element(count, [=](std::int64_t i) { store(py[i], silu32(load(pg[i])) * load(pu[i])); });
+    });
+}
+
+void swiglu_dx(const void* gate, const void* up, const void* dy, void* dgate, void* dup, std::int64_t count, DType t) {
+    with_type(t, [&]<class T>(T) {
+        const T* pg = static_cast<const T*>(gate);
+        const T* pu = static_cast<const T*>(up);
+        const T* pdy = static_cast<const T*>(dy);
+        T* pdg = static_cast<T*>(dgate);
+        T* pdu = static_cast<T*>(dup);
+        each_element(count, [=](std::int64_t i) {
+            const float g = load(pg[i]), u = load(pu[i]), d = load(pdy[i]);
+            store(pdg[i], d * u * silu32_slope(g));
+            store(pdu[i], d * silu32(g));
+        });
+    });
+}
+
+namespace {
+
+// One row whose channel 0 is the global element `first`.
+template <class T>
+void drop_row(const T* x, T* y, const Dropout& d, std::int64_t first, std::uint32_t threshold, float factor) {
+    const std::int64_t* const channel = d.channel_index;
+    const std::uint64_t key = d.key;
+    const std::int64_t h = d.h;
+#pragma omp simd
+    for (std::int64_t c = 0; c < h; ++c) {
+        const float kept = keeps(key, static_cast<std::uint64_t>(first + channel[c]), threshold) ? factor : 0.0f;
+        store(y[c], load(x[c]) * kept);
+    }
+}
+
+}  // namespace
+
+void dropout(const Dropout& d, const void* x, void* y) {
+    const std::uint32_t threshold = keep_threshold(d.rate);
+    const float factor = static_cast<float>(1.0 / (1.0 - d.rate));
+    const std::int64_t rows = d.b * d.s;
+    with_type(d.t, [&]<class T>(T) {
+        const T* px = static_cast<const T*>(x);
+        T* py = static_cast<T*>(y);
+#pragma omp parallel for schedule(static) if (rows * d.h >= parallel_grain)
+        for (std::int64_t r = 0; r < rows; ++r) {
+            const std::int64_t first = (d.sample_index[r / d.s] * d.global_s + d.position[r % d.s]) * d.global_h;
+            drop_row(px + r * d.h, py + r * d.h, d, first, threshold, factor);
+        }
+    });
+}
+
+namespace {
+
+// cos and sin of every angle of one position, in double: a float product position * frequency is wrong by radians at 1e6.
+void rotary_table(const Rotary& r, std::int64_t position, float* cosine, float* sine) {
+    for (std::int64_t i = 0; i < r.d / 2; ++i) {
+        const double angle = static_cast<double>(position) * std::pow(r.base, -2.0 * static_cast<double>(i) / static_cast<double>(r.d));
+        cosine[i] = static_cast<float>(std::cos(angle));
+        sine[i] = static_cast<float>(r.inverse ? -std::sin(angle) : std::sin(angle));
+    }
+}
+
+template <class T>
+void rotate_head(const T* x, T* y, const float* cosine, const float* sine, std::int64_t half) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < half; ++i) {
+        const float a = load(x[i]), b = load(x[i + half]);
+        store(y[i], a * cosine[i] - b * sine[i]);
+        store(y[i + half], b * cosine[i] + a * sine[i]);
+    }
+}
+
+}  // namespace
+
+void rotary(const Rotary& r, const void* x, void* y) {
+    require(r.d % 2 == 0, "rotary: the head size must be even");
+    with_type(r.t, [&]<class T>(T) {
+        const T* px = static_cast<const T*>(x);
+        T* py = static_cast<T*>(y);
+#pragma omp parallel if (r.b * r.s * r.n * r.d >= parallel_grain)
+        {
+            std::vector<float> cosine(static_cast<std::size_t>(r.d / 2)), sine(cosine.size());
+#pragma omp for schedule(static)
+            for (std::int64_t s = 0; s < r.s; ++s) {
+                rotary_table(r, r.position[s], cosine.data(), sine.data());
+                for (std::int64_t b = 0; b < r.b; ++b)
+                    for (std::int64_t n = 0; n < r.n; ++n) {
+                        const std::int64_t head = ((b * r.s + s) * r.n + n) * r.d;
+                        rotate_head(px + head, py + head, cosine.data(), sine.data(), r.d / 2);
+                    }
+            }
+        }
+    });
+}
+
+void cast(const void* src, DType src_type, void* dst, DType dst_type, std::int64_t count) {
+    with_type(src_type, [&]<class S>(S) {
+        with_type(dst_type, [&]<class D>(D) {
+            const S* ps = static_cast<const S*>(src);
+            D* pd = static_cast<D*>(dst);
+            if constexpr (std::is_same_v<S, D>)
+                each_element(count, [=](std::int64_t i) { pd[i] = ps[i]; });
+            else
+                each_element(count, [=](std::int64_t i) { store(pd[i], load(ps[i])); });
+        });
+    });
+}
+
+void scale(const void* x, void* y, float factor, std::int64_t count, DType t) {
+    with_type(t, [&]<class T>(T) {
+        const T* px = static_cast<const T*>(x);
+        T* py = static_cast<T*>(y);
+        each_element(count, [=](std::int64_t i) { store(py[i], factor * load(px[i])); });
+    });
+}
+
+void accumulate(const void* src, DType src_type, void* dst, DType dst_type, std::int64_t count) {
+    with_type(src_type, [&]<class S>(S) {
+        with_type(dst_type, [&]<class D>(D) {
+            const S* ps = static_cast<const S*>(src);
+            D* pd = static_cast<D*>(dst);
+            each_element(count, [=](std::int64_t i) { store(pd[i], load(pd[i]) + load(ps[i])); });
+        });
+    });
+}
+
+void zero(void* dst, std::int64_t bytes) {
+    constexpr std::int64_t piece = std::int64_t{1} << 20;
+    auto* p = static_cast<unsigned char*>(dst);
+#pragma omp parallel for schedule(static) if (bytes > piece)
+    for (std::int64_t first = 0; first < bytes; first += piece)
+        std::memset(p + first, 0, static_cast<std::size_t>(std::min(piece, bytes - first)));
+}
+
+}  // namespace quadrille

@@ -1,0 +1,86 @@
+// Updates are one expression per element; the norm's sum has a fixed order.
+#include "cpu/optimizer.hpp"
+#include "base/random.hpp"
+#include "cpu/element.hpp"
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace quadrille {
+
+namespace {
+
+constexpr std::int64_t block_elements = 1024;
+
+template <class T>
+double block_squares(const T* g, std::int64_t count) {
+    double sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(load(g[i])) * static_cast<double>(load(g[i]));
+    return sum;
+}
+
+// update(i, g) returns the new master from the unscaled gradient; the weight, if apart, is its rounding.
+template <class Update>
+void update_slice(const ParameterSlice& s, Update update) {
+    with_type(s.gradient_type, [&]<class T>(T) {
+        const T* g = static_cast<const T*>(s.gradient);
+        float* const master = s.master;
+        bf16* const weight = static_cast<bf16*>(s.weight);
+        if (weight)
+            each_element(s.count, [=](std::int64_t i) {
+                master[i] = update(i, load(g[i]));
+                weight[i] = bf16(master[i]);
+            });
+        else
+            each_element(s.count, [=](std::int64_t i) { master[i] = update(i, load(g[i])); });
+    });
+}
+
+}  // namespace
+
+double sum_squares(const void* g, DType g_type, std::int64_t count) {
+    const std::int64_t blocks = (count + block_elements - 1) / block_elements;
+    std::vector<double> sums(static_cast<std::size_t>(blocks));
+    with_type(g_type, [&]<class T>(T) {
+        const T* p = static_cast<const T*>(g);
+#pragma omp parallel for schedule(static) if (count >= parallel_grain)
+        for (std::int64_t b = 0; b < blocks; ++b)
+            sums[static_cast<std::size_t>(b)] = block_squares(p + b * block_elements, std::min(block_elements, count - b * block_elements));
+    });
+    double total = 0.0;
+    for (const double s : sums) total += s;
+    return total;
+}
+
+void adamw(const ParameterSlice& s, float* m, float* v, const AdamW& a) {
+    const float lr = static_cast<float>(a.lr), eps = static_cast<float>(a.eps), decay = static_cast<float>(a.weight_decay);
+    const float beta1 = static_cast<float>(a.beta1), beta2 = static_cast<float>(a.beta2), scale = static_cast<float>(a.grad_scale);
+    const float rest1 = static_cast<float>(1.0 - a.beta1), rest2 = static_cast<float>(1.0 - a.beta2);
+    const float unbias1 = static_cast<float>(1.0 / a.correction1), unbias2 = static_cast<float>(1.0 / a.correction2);
+    const float* const master = s.master;
+    update_slice(s, [=](std::int64_t i, float gradient) {
+        const float g = scale * gradient;
+        m[i] = beta1 * m[i] + rest1 * g;
+        v[i] = beta2 * v[i] + rest2 * g * g;
+        const float step = m[i] * unbias1 / (std::sqrt(v[i] * unbias2) + eps);
+        return master[i] - lr * (step + decay * master[i]);
+    });
+}
+
+void sgd(const ParameterSlice& s, const Sgd& a) {
+    const float lr = static_cast<float>(a.lr), decay = static_cast<float>(a.weight_decay), scale = static_cast<float>(a.grad_scale);
+    const float* const master = s.master;
+    update_slice(s, [=](std::int64_t i, float gradient) { return master[i] - lr * (scale * gradient + decay * master[i]); });
+}
+
+void fill_normal(float* dst, std::span<const Run> runs, std::uint64_t key, double deviation) {
+#pragma omp parallel
+    for (const Run& run : runs) {
+#pragma omp for schedule(static) nowait
+        for (std::int64_t i = 0; i < run.count; ++i)
+            dst[run.offset + i] = static_cast<float>(deviation * random_normal(key, static_cast<std::uint64_t>(run.element + i)));
+    }
+}
+
+}  // namespace quadrille

@@ -1,0 +1,10 @@
+#include "ir/op.hpp"
+
+namespace quadrille {
+
+std::string_view name_of(Input i) {
+    constexpr std::array<std::string_view, 5> names = {"tokens", "targets", "mask", "positions", "document_start"};
+    return names[static_cast<std::size_t>(i)];
+}
+
+}  // namespace quadrille

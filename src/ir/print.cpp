@@ -1,0 +1,48 @@
+#include "ir/print.hpp"
+
+#include "ir/table.hpp"
+
+namespace quadrille {
+namespace {
+
+std::string details(const Program& p, const Op& op) {
+    const Attributes& a = p.attributes(op);
+    std::string s;
+    const auto say = [&s](std::string part) { s += (s.empty() ? "  [" : ", ") + std::move(part); };
+    if (!a.signature.empty()) say(a.signature);
+    if (op.kind == Kind::redistribute) {
+        const Change c = change(p.type(p.inputs(op)[0]), p.tables->type(a.types[0]).place);
+        std::string axes;
+        for (const Axis x : c.axes.list()) axes += (axes.empty() ? "" : "+") + std::string(name_of(x));
+        say(fmt::format("{} over {}", name_of(c.pair), axes));
+    }
+    if (op.kind == Kind::send || op.kind == Kind::recv) say(fmt::format("{} pp {}, {} of chunk {}", op.kind == Kind::send ? "to" : "from", a.peer, a.gradient ? "gradient" : "result", a.chunk));
+    if (a.rate > 0) say(fmt::format("rate {} stream {}", a.rate, a.stream));
+    if (a.ring) say("ring");
+    if (a.clip > 0) say(fmt::format("clip {}", a.clip));
+    if (op.adds) say("adds");
+    if (op.until >= 0) say(fmt::format("until {}", op.until));
+    return s.empty() ? s : s + "]";
+}
+
+}  // namespace
+
+std::string text(const Program& p, std::size_t i) {
+    const Op& op = p.ops[i];
+    std::string s = fmt::format("{:5} {}{} {}  {}(", i, "FBWS"[static_cast<int>(op.part)], op.microbatch < 0 ? "" : std::to_string(op.microbatch),
+                                p.tables->name(op.unit), row(op.kind).name);
+    const char* comma = "";
+    for (const TensorId t : p.inputs(op)) { s += comma + p.name(t); comma = ", "; }
+    s += ")";
+    comma = " -> ";
+    for (const TensorId t : p.outputs(op)) { s += fmt::format("{}{}: {}", comma, p.name(t), text(p.type(t))); comma = ", "; }
+    return s + details(p, op);
+}
+
+std::string text(const Program& p) {
+    std::string s;
+    for (std::size_t i = 0; i < p.ops.size(); ++i) s += text(p, i) + "\n";
+    return s;
+}
+
+}  // namespace quadrille

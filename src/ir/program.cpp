@@ -1,0 +1,82 @@
+#include "ir/program.hpp"
+
+#include "base/error.hpp"
+#include "ir/table.hpp"
+
+namespace quadrille {
+
+std::string Program::name(TensorId t) const {
+    const Tensor& x = tensors[static_cast<std::size_t>(t)];
+    return x.microbatch < 0 ? tables->name(x.name) : fmt::format("{}@{}", tables->name(x.name), x.microbatch);
+}
+
+BufferId Program::add_buffer(std::string_view name, std::int32_t microbatch, const TensorType& t, bool persistent) {
+    Buffer b;
+    b.name = tables->intern(name);
+    b.microbatch = microbatch;
+    b.persistent = persistent;
+    b.tier = t.tier;
+    b.book = t.book;
+    buffers.push_back(b);
+    return static_cast<BufferId>(buffers.size() - 1);
+}
+
+TensorId Program::declare(std::string_view name, const TensorType& t, std::int32_t microbatch, BufferId buffer, std::int64_t offset, AxisSet slice) {
+    if (buffer < 0) buffer = add_buffer(name, microbatch, t);
+    tensors.push_back({tables->intern(t), buffer, offset, grid().real(slice), tables->intern(name), microbatch});
+    return static_cast<TensorId>(tensors.size() - 1);
+}
+
+std::vector<TensorId> Program::add(Kind kind, std::vector<TensorId> inputs, const Attributes& a, Where where, const Options& o) {
+    Op op;
+    op.kind = kind;
+    op.part = where.part;
+    op.queue = kind == Kind::redistribute ? Queue::collective : kind == Kind::send || kind == Kind::recv ? Queue::stage : Queue::compute;
+    op.writes_sum = o.writes_sum;
+    op.adds = o.adds;
+    op.use = static_cast<std::int8_t>(o.use);
+    op.microbatch = where.microbatch;
+    op.action = where.action;
+    op.unit = where.unit;
+    op.attributes = tables->intern(a);
+    std::vector<TypeId> types;
+    for (const TensorId t : inputs) types.push_back(tensors[static_cast<std::size_t>(t)].type);
+    // An op that adds has as many earlier versions among its inputs as outputs; before inference only `storage` says how many.
+    op.outputs = static_cast<std::uint16_t>(o.storage.size());
+    std::vector<TypeId> results;
+    try {
+        results = tables->infer(op, types);
+    } catch (const TypingError& e) {
+        throw TypingError(fmt::format("{} in {}: {}", row(kind).name, tables->name(where.unit), e.what()));
+    }
+    if (kind == Kind::redistribute && !moves_data(change(type(inputs[0]), tables->type(a.types[0]).place).pair)) op.queue = Queue::compute;
+    std::vector<TensorId> outputs;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+        const TensorType t = tables->type(results[i]).in(o.book);
+        const std::string name = o.names.empty() ? fmt::format("{}/{}.{}", tables->name(where.unit), row(kind).name, numbered_++) : o.names[i];
+        if (o.storage.empty()) { outputs.push_back(declare(name, t, where.microbatch)); continue; }
+        const Tensor place = tensors[static_cast<std::size_t>(o.storage[i])];
+        outputs.push_back(declare(name, t, where.microbatch, place.buffer, place.offset, place.slice_axes));
+    }
+    append(op, inputs, outputs);
+    return outputs;
+}
+
+TensorId Program::to(TensorId x, const Placement& to, Where where, const Options& o) {
+    const TensorType& t = type(x);
+    if (t.place == to) return x;
+    Attributes a;
+    a.types = {tables->intern(TensorType(t).placed(to))};
+    return add(Kind::redistribute, {x}, a, where, o)[0];
+}
+
+void Program::append(Op op, std::span<const TensorId> in, std::span<const TensorId> out) {
+    op.first = static_cast<std::int32_t>(operands.size());
+    op.inputs = static_cast<std::uint16_t>(in.size());
+    op.outputs = static_cast<std::uint16_t>(out.size());
+    operands.insert(operands.end(), in.begin(), in.end());
+    operands.insert(operands.end(), out.begin(), out.end());
+    ops.push_back(op);
+}
+
+}  // namespace quadrille

@@ -1,0 +1,24 @@
+// Typing rules of the kinds whose signature is not enough. Each throws TypingError with the reason.
+#pragma once
+#include "ir/table.hpp"
+
+namespace quadrille {
+
+using Types = std::vector<TensorType>;
+using Inputs = std::span<const TensorType>;
+
+Types signature_rule(Tables&, const Op&, const Attributes&, Inputs);   // the common one
+Types matmul_rule(Tables&, const Op&, const Attributes&, Inputs);      // x, w [, bias] -> y; matmul_gelu: -> z, gelu(z)
+Types embedding_dw_rule(Tables&, const Op&, const Attributes&, Inputs);
+Types attention_rule(Tables&, const Op&, const Attributes&, Inputs);   // q, k, v [, document_start] [, running state] -> o, lse
+Types accumulate_rule(Tables&, const Op&, const Attributes&, Inputs);  // running sum + running sum
+Types mean_loss_rule(Tables&, const Op&, const Attributes&, Inputs);   // loss sum, 1/tokens -> loss
+Types sum_squares_rule(Tables&, const Op&, const Attributes&, Inputs); // flat gradient -> scalar, Partial where pieces differ
+Types update_rule(Tables&, const Op&, const Attributes&, Inputs);      // weights, gradient, norm, state... -> weights', state'...
+Types redistribute_rule(Tables&, const Op&, const Attributes&, Inputs);
+Types send_rule(Tables&, const Op&, const Attributes&, Inputs);
+Types declared_rule(Tables&, const Op&, const Attributes&, Inputs);    // the types are the attributes'
+Types split_rule(Tables&, const Op&, const Attributes&, Inputs);       // flat buffer -> views
+Types join_rule(Tables&, const Op&, const Attributes&, Inputs);        // views -> flat buffer; zeroes the padding
+
+}  // namespace quadrille

@@ -1,0 +1,50 @@
+// The op table: one row per kind, with its typing rule.
+//
+// The rule of nearly every kind is its index signature ("bsh,fh->bsf"), read per grid axis:
+//   a letter is cut alike in every operand that has it, and one axis cuts at most one letter of an op;
+//   a cut letter that is in an output cuts it; one that is in no output makes it Partial over its axes;
+//   a Partial operand is allowed only where the op is linear, one at a time (additive kinds: all operands at once).
+// Column, row and vocabulary parallelism and the gradients that need summing all follow from this one rule.
+#pragma once
+#include "ir/tables.hpp"
+
+namespace quadrille {
+
+using Rule = std::vector<TensorType> (*)(Tables&, const Op&, const Attributes&, std::span<const TensorType> inputs);
+
+struct Row {
+    std::string_view name;
+    std::string_view signature;     // "": in the attributes, or the kind has a rule of its own
+    // Element types: a the activations' (f32 or bf16, all alike), n the same or f64, i i32, m u8, s f32, d f64, g the attributes' dtype. The last input letter repeats.
+    std::string_view dtypes;
+    std::uint8_t linear = 0;        // bit i: linear in operand i
+    bool additive = false;          // linear in all operands together
+    std::string_view whole = "";    // letters that no axis may cut
+    bool max = false;               // pieces of a contracted letter combine by max, not by sum
+    bool moves_bytes = true;        // false: outputs are the same bytes as inputs under another name (split, join)
+    Rule rule = nullptr;
+};
+
+const Row& row(Kind);
+
+// The output types by the kind's rule. Throws TypingError with the reason. Use Tables::infer, which remembers.
+std::vector<TypeId> apply_rule(Tables&, const Op&, std::span<const TypeId> inputs);
+
+// The index letters of an op: one string per input and output, "bsh" ...
+struct Signature { std::vector<std::string> in, out; };
+Signature parse_signature(std::string_view);
+
+// What a Redistribute does, from the type it leaves to the placement it reaches: one pair of placements over one set of axes.
+enum class Pair : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, ring_shift, slice, first_keeps };
+std::string_view name_of(Pair);
+constexpr bool moves_data(Pair p) { return p != Pair::slice && p != Pair::first_keeps; }
+struct Change {
+    Pair pair;
+    AxisSet axes;
+    int from_dim = -1, to_dim = -1;  // the dim that was cut, the dim that will be
+    bool max = false;                // all_reduce by max
+};
+// Throws TypingError where the placements are equal or more than one pair would be needed.
+Change change(const TensorType& from, const Placement& to);
+
+}  // namespace quadrille

@@ -1,0 +1,23 @@
+// What programs cost, counted from their text: FLOPs and bytes on the wire. No seconds here.
+#pragma once
+#include "compile/compile.hpp"
+
+#include <map>
+
+namespace quadrille {
+
+// FLOPs of the model per step and whole job: forward and backward matrix products and attention scores, multiply and add counted as two
+// (eq. 3 of Narayanan et al. 2021, without its recompute factor: causal attention is not halved; generalised to grouped heads and swiglu).
+double model_flops(const Config&);
+
+// FLOPs of an op on one rank: of matrix products and of the attention scores that causality leaves; all else counts as none.
+double flops(const Program&, const Op&);
+// What the programs execute, per step and whole job.
+double hardware_flops(const Compiled&, const Grid&);
+
+// Bytes per step that count for the rank at this coordinate, by set of axes. A byte counts for the rank whose data it is, once per peer
+// that it goes to: with n members, my slice `mine` of `whole` bytes: reduce-scatter whole - mine, all-gather mine (n - 1),
+// all-reduce the sum of both, all-to-all what goes to others, ring step and send the buffer.
+std::map<std::string, std::int64_t> wire_bytes(const Program&, const Coordinate&);
+
+}  // namespace quadrille

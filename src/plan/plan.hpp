@@ -1,0 +1,59 @@
+// The planner: reads compiled programs and says what a run will take, without running anything.
+#pragma once
+#include "plan/costs.hpp"
+
+namespace quadrille {
+
+// Bytes of training state on one rank, by what it is; counted from the program's persistent buffers and gradient buffers.
+struct StateBytes { std::int64_t weights = 0, masters = 0, moments = 0, gradients = 0; };
+
+// One distinct program: all ranks with this pp coordinate run it.
+struct ProgramPlan {
+    Coordinate first;                             // of its first rank
+    std::int64_t count = 0;                       // ranks that share it
+    std::int64_t operations = 0;
+    std::array<TierPeak, tier_count> peaks{};
+    StateBytes states;
+    std::map<std::string, std::int64_t> wire;     // axis -> bytes per rank and step, of the first rank
+};
+
+// A change of the input that would make it fit, compiled and checked.
+struct Suggestion {
+    std::string change;                           // overrides, ready to be pasted
+    std::int64_t peak_bytes = 0;                  // of the device tier, on the fullest rank
+};
+
+struct Plan {
+    std::int64_t parameters = 0, ranks = 0;
+    std::vector<ProgramPlan> programs;
+    double model_flops = 0, hardware_flops = 0;   // per step, whole job
+    std::string schedule;
+    std::vector<std::string> orders;              // of the pipeline, one per pp coordinate
+    std::int64_t microbatches = 0;
+    double bubble_fraction = 0;                   // with the FLOPs of each chunk as its costs
+    std::int64_t memory_limit = 0;                // of the device tier; 0: none
+    bool fits = true;
+    std::vector<Suggestion> suggestions;
+};
+
+// The input with further overrides, checked and resolved; throws Error where that is not possible.
+using Variation = std::function<Config(const std::vector<std::string>&)>;
+
+// Compiles and verifies the whole grid. Where the device tier does not fit device.memory_limit, looks through `vary` for changes that
+// would make it fit. Throws Error{refused} where the model does not fit the grid, and logic_error if a program is unsound.
+// `programs`, if given, gets the compiled programs.
+Plan make_plan(const Config&, const Workspace&, const Variation& vary, std::vector<Program>* programs = nullptr);
+
+std::string text(const Plan&);                    // for people
+std::string json(const Plan&);                    // one object, as the interface has it
+
+// Of the whole model: true sizes, without padding; replicated and tied parameters once.
+std::int64_t parameter_count(const std::vector<Parameter>&);
+
+// Why a program does not fit in `limit` bytes: the ledger at its peak, the op, the largest tensors.
+std::string does_not_fit(const Program&, std::int64_t limit, std::int64_t rank);
+
+// The higher of two peaks; the second may be null.
+const TierPeak& higher_peak(const TierPeak&, const TierPeak*);
+
+}  // namespace quadrille

@@ -1,0 +1,96 @@
+#include "record/output_directory.hpp"
+
+#include "base/error.hpp"
+#include "record/record_reader.hpp"
+#include "record/replace_file.hpp"
+
+#include <unistd.h>
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+#include <vector>
+
+namespace quadrille {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const fs::path& directory, const std::string& why) {
+    throw Error(Exit::refused, fmt::format("output.directory: {} {}", directory.string(), why));
+}
+
+// The lines of a resolved input's section `model`. Both sides come from the same printer, so text is compared and not values.
+std::string model_section(const std::string& yaml) {
+    std::istringstream lines(yaml);
+    std::string section;
+    bool inside = false;
+    for (std::string line; std::getline(lines, line);) {
+        const bool is_key = !line.empty() && line[0] != ' ' && line[0] != '#';
+        if (is_key) inside = line.starts_with("model:");
+        if (inside) section += line + "\n";
+    }
+    return section;
+}
+
+// Why this run may not start afresh over `directory`; "" if it may.
+std::string obstacle(const fs::path& directory, const std::string& config_yaml) {
+    std::error_code ignored;
+    if (!fs::exists(directory / "run.h5", ignored)) return "is not empty and holds no run record";
+    for (const auto& entry : fs::directory_iterator(directory / "checkpoints", ignored))
+        return fmt::format("holds a checkpoint, {}", entry.path().filename().string());
+    try {
+        const RunRecord former = read_record(directory / "run.h5");
+        if (model_section(former.config_yaml) != model_section(config_yaml)) return "holds the record of another model";
+    } catch (const Error& error) {
+        return fmt::format("is not empty and its record cannot be read ({})", error.what());
+    }
+    return "";
+}
+
+// The nearest ancestor that exists must be a directory that can be written, else creating fails later.
+void check_creatable(const fs::path& directory) {
+    std::error_code ignored;
+    fs::path ancestor = fs::absolute(directory).lexically_normal();
+    while (!fs::exists(ancestor, ignored) && ancestor != ancestor.root_path()) ancestor = ancestor.parent_path();
+    if (!fs::is_directory(ancestor, ignored))
+        refuse(directory, fmt::format("cannot be made: {} is not a directory", ancestor.string()));
+    if (::access(ancestor.c_str(), W_OK | X_OK) != 0)
+        refuse(directory, fmt::format("cannot be written: {}: {}", ancestor.string(), std::strerror(errno)));
+}
+
+bool is_leftover(const std::string& name) {
+    return name == "trace.h5" ||
+           (name.find(partial_mark) != std::string::npos && (name.starts_with("run.h5") || name.starts_with("trace.h5")));
+}
+
+}  // namespace
+
+std::string check_output(const fs::path& directory, bool overwrite, const std::string& config_yaml) {
+    check_creatable(directory);
+    std::error_code reason;
+    if (!fs::exists(directory, reason)) return "";
+    const bool empty = fs::is_empty(directory, reason);
+    if (reason) refuse(directory, fmt::format("cannot be read: {}", reason.message()));
+    if (empty) return "";
+    if (overwrite)
+        return fmt::format("output.directory: {} is not empty; its run record is overwritten, as output.overwrite asks",
+                           directory.string());
+    const std::string why = obstacle(directory, config_yaml);
+    if (!why.empty()) refuse(directory, why + "; choose another directory or set output.overwrite=true");
+    return fmt::format("output.directory: {} holds a record of the same model and no checkpoint: starting afresh over it",
+                       directory.string());
+}
+
+void create_output(const fs::path& directory) {
+    std::error_code reason;
+    fs::create_directories(directory, reason);
+    if (reason) throw Error(Exit::io_failed, fmt::format("{}: cannot be made: {}", directory.string(), reason.message()));
+    std::vector<fs::path> leftovers;
+    for (const auto& entry : fs::directory_iterator(directory, reason))
+        if (is_leftover(entry.path().filename().string())) leftovers.push_back(entry.path());
+    for (const fs::path& leftover : leftovers)
+        if (!reason) fs::remove(leftover, reason);
+    if (reason) throw Error(Exit::io_failed, fmt::format("{}: cannot be cleared: {}", directory.string(), reason.message()));
+}
+
+}  // namespace quadrille

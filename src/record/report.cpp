@@ -1,0 +1,216 @@
+#include "record/report.hpp"
+
+#include "base/error.hpp"
+#include "record/format.hpp"
+#include "record/record_reader.hpp"
+
+#include <yaml-cpp/yaml.h>
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+namespace quadrille {
+namespace {
+
+constexpr std::size_t n_categories = RunRecord::categories.size(), n_tiers = RunRecord::tiers.size(),
+                      n_books = RunRecord::books.size();
+using Table = std::vector<std::vector<std::string>>;
+
+// The resolved input, read leniently: a record of another version may lack a key.
+class Input {
+  public:
+    explicit Input(const std::string& yaml) {
+        try {
+            root_ = YAML::Load(yaml);
+        } catch (const YAML::Exception&) {
+            root_ = YAML::Node();
+        }
+    }
+    std::string value(const char* section, const char* key) const {
+        if (!root_.IsMap() || !root_[section] || !root_[section].IsMap()) return "?";
+        const YAML::Node node = root_[section][key];
+        return node && node.IsScalar() ? node.Scalar() : "?";
+    }
+
+  private:
+    YAML::Node root_;
+};
+
+// One cell of a [rank, tier, book] table; what was not measured is zero.
+std::int64_t peak_at(const std::vector<std::int64_t>& peaks, std::int64_t rank, std::size_t tier, std::size_t book) {
+    return peaks.empty() ? 0 : peaks[static_cast<std::size_t>(rank) * RunRecord::peak_cells + tier * n_books + book];
+}
+
+std::int64_t tier_peak(const std::vector<std::int64_t>& peaks, std::int64_t rank, std::size_t tier) {
+    std::int64_t bytes = 0;
+    for (std::size_t book = 0; book < n_books; ++book) bytes += peak_at(peaks, rank, tier, book);
+    return bytes;
+}
+
+bool any(const std::vector<std::int64_t>& values) {
+    return std::any_of(values.begin(), values.end(), [](std::int64_t v) { return v != 0; });
+}
+
+// The rank whose tier peaks highest, by what was measured or, before that, predicted.
+std::int64_t fullest_rank(const RunRecord& record, std::size_t tier) {
+    const auto& peaks = any(record.measured_peak) ? record.measured_peak : record.predicted_peak;
+    std::int64_t fullest = 0;
+    for (std::int64_t rank = 1; rank < record.ranks(); ++rank)
+        if (tier_peak(peaks, rank, tier) > tier_peak(peaks, fullest, tier)) fullest = rank;
+    return fullest;
+}
+
+std::string agreement(const RunRecord& record) {
+    if (!any(record.measured_peak)) return "  not measured\n";
+    std::int64_t equal = 0;
+    for (std::int64_t rank = 0; rank < record.ranks(); ++rank) {
+        bool same = true;
+        for (std::size_t tier = 0; tier < n_tiers; ++tier)
+            for (std::size_t book = 0; book < n_books; ++book)
+                same =
+                    same && peak_at(record.predicted_peak, rank, tier, book) == peak_at(record.measured_peak, rank, tier, book);
+        equal += same;
+    }
+    if (equal == record.ranks())
+        return fmt::format("  predicted = measured on {} of {}\n", equal, format_number_of(equal, "rank"));
+    return fmt::format("  predicted and measured are equal on {} of {} ranks only\n", equal, record.ranks());
+}
+
+// The five books of one rank's tier, and their sum.
+std::string tier_table(const RunRecord& record, std::int64_t rank, std::size_t tier) {
+    const std::int64_t predicted = tier_peak(record.predicted_peak, rank, tier);
+    const std::int64_t measured = tier_peak(record.measured_peak, rank, tier);
+    Table rows = {{std::string(RunRecord::tiers[tier]), "predicted", "measured", "share"}};
+    for (std::size_t book = 0; book < n_books; ++book) {
+        const std::int64_t p = peak_at(record.predicted_peak, rank, tier, book),
+                           m = peak_at(record.measured_peak, rank, tier, book);
+        rows.push_back({std::string(RunRecord::books[book]), format_bytes(p), format_bytes(m),
+                        format_percent(static_cast<double>(std::max(p, m)), static_cast<double>(std::max(predicted, measured)))});
+    }
+    rows.push_back({"peak", format_bytes(predicted), format_bytes(measured), ""});
+    return format_table(rows);
+}
+
+std::string loss_lines(const RunRecord& record) {
+    if (record.steps.empty()) return "";
+    const StepRow &first = record.steps.front(), &last = record.steps.back();
+    std::string text =
+        fmt::format("  loss       {:.6f} at step {}, {:.6f} at step {}\n", first.loss, first.step, last.loss, last.step);
+    if (!record.evaluations.empty())
+        text +=
+            fmt::format("  held out   {:.6f} after step {}, {}\n", record.evaluations.back().loss, record.evaluations.back().step,
+                        format_number_of(static_cast<std::int64_t>(record.evaluations.size()), "evaluation"));
+    return text;
+}
+
+std::string speed_line(const RunRecord& record) {
+    double seconds = 0, tokens = 0;
+    for (const StepRow& row : record.steps) {
+        seconds += row.seconds;
+        tokens += static_cast<double>(row.tokens);
+    }
+    if (seconds <= 0) return "";
+    const double steps = static_cast<double>(record.steps.size());
+    return fmt::format("  speed      {} tokens/s, {} a step, {} of the model, {} of the hardware\n",
+                       format_count(tokens / seconds), format_seconds(seconds / steps),
+                       format_count(record.model_flops * steps / seconds, "flop/s"),
+                       format_count(record.hardware_flops * steps / seconds, "flop/s"));
+}
+
+std::string outcome(const RunRecord& record, const Input& input) {
+    const std::string end = record.exit_code == RunRecord::still_running ? "running, or killed before it could say"
+                                                                         : fmt::format("exit code {}", record.exit_code);
+    return fmt::format("  steps      {} of {}, {}, {}\n", record.steps.empty() ? 0 : record.steps.back().step,
+                       input.value("train", "steps"), record.complete ? "complete" : "not complete", end);
+}
+
+}  // namespace
+
+std::string memory_ledger(const RunRecord& record) {
+    std::string text;
+    for (std::size_t tier = 0; tier < n_tiers && record.ranks() > 0; ++tier) {
+        const std::int64_t rank = fullest_rank(record, tier);
+        if (tier_peak(record.predicted_peak, rank, tier) == 0 && tier_peak(record.measured_peak, rank, tier) == 0) continue;
+        text += fmt::format("memory at the {}'s high-water mark, rank {} (the fullest)\n{}", RunRecord::tiers[tier], rank,
+                            tier_table(record, rank, tier));
+    }
+    if (text.empty()) return "memory: nothing predicted and nothing measured\n";
+    text += agreement(record);
+    if (any(record.process_peak)) {
+        const std::int64_t most = *std::max_element(record.process_peak.begin(), record.process_peak.end());
+        text += fmt::format("  largest process, by the operating system: {}\n", format_bytes(most));
+    }
+    return text;
+}
+
+std::string time_ledger(const RunRecord& record) {
+    const std::size_t n = record.coordinates.size();
+    if (record.steps.empty() || n == 0) return "time: no step was finished\n";
+    std::vector<std::vector<double>> seconds(n_categories, std::vector<double>(n));  // [category][rank]
+    for (std::size_t i = 0; i < record.time_seconds.size(); ++i)
+        seconds[i % n_categories][i / n_categories % n] += record.time_seconds[i];
+    const auto mean = [n](const std::vector<double>& of) {
+        return std::accumulate(of.begin(), of.end(), 0.0) / static_cast<double>(n);
+    };
+    double whole = 0;
+    for (const auto& of : seconds) whole += mean(of);
+    Table rows = {{"", "mean", "share", "most", "on rank"}};
+    for (std::size_t c = 0; c < n_categories; ++c) {
+        const auto most = std::max_element(seconds[c].begin(), seconds[c].end());
+        if (*most <= 0) continue;
+        rows.push_back({std::string(RunRecord::categories[c]), format_seconds(mean(seconds[c])),
+                        format_percent(mean(seconds[c]), whole), format_seconds(*most),
+                        std::to_string(most - seconds[c].begin())});
+    }
+    rows.push_back({"wall clock", format_seconds(whole), format_percent(whole, whole), "", ""});
+    return fmt::format("time of {} on {}\n{}", format_number_of(static_cast<std::int64_t>(record.steps.size()), "step"),
+                       format_number_of(record.ranks(), "rank"), format_table(rows));
+}
+
+std::string wire_ledger(const RunRecord& record) {
+    const std::size_t axes = record.wire_axes.size();
+    if (axes == 0) return "";
+    Table rows = {{"", "predicted", record.wire_estimated ? "estimated" : "sent"}};
+    for (std::size_t a = 0; a < axes; ++a) {
+        std::int64_t predicted = 0, sent = 0;
+        for (std::size_t i = a; i < record.wire_predicted.size(); i += axes) predicted += record.wire_predicted[i];
+        for (std::size_t i = a; i < record.wire_sent.size(); i += axes) sent += record.wire_sent[i];
+        rows.push_back({record.wire_axes[a], format_bytes(predicted), format_bytes(sent)});
+    }
+    return "bytes on the wire, per step and job\n" + format_table(rows);
+}
+
+std::string run_summary(const RunRecord& record) {
+    const Input input(record.config_yaml);
+    const auto model = [&](const char* key) { return input.value("model", key); };
+    const auto grid = [&](const char* key) { return input.value("grid", key); };
+    const std::set<std::string> hosts(record.hosts.begin(), record.hosts.end());
+    std::string text =
+        fmt::format("  started    {} on {}, {} ({}{})\n", record.start_time, format_number_of(record.ranks(), "rank"),
+                    format_number_of(static_cast<std::int64_t>(hosts.size()), "host"), hosts.empty() ? "" : *hosts.begin(),
+                    hosts.size() > 1 ? ", ..." : "");
+    text += fmt::format("  command    {}\n", record.command);
+    text += fmt::format("  model      {} layers, hidden {}, {} heads ({} key-value), ffn {}, vocabulary {}, sequence {}, {}\n",
+                        model("num_layers"), model("hidden_size"), model("num_attention_heads"), model("num_key_value_heads"),
+                        model("ffn_hidden_size"), model("vocab_size"), model("seq_length"), input.value("train", "precision"));
+    text += fmt::format("  grid       dp {}, tp {}, pp {}, sp {}\n", grid("dp"), grid("tp"), grid("pp"), grid("sp"));
+    text += outcome(record, input) + loss_lines(record) + speed_line(record);
+    for (const std::string& ledger : {time_ledger(record), memory_ledger(record), wire_ledger(record)})
+        if (!ledger.empty()) text += "\n" + ledger;
+    return text;
+}
+
+std::string inspect_record(const std::filesystem::path& path) {
+    std::error_code ignored;
+    const std::filesystem::path file = std::filesystem::is_directory(path, ignored) ? path / "run.h5" : path;
+    if (!std::filesystem::exists(file, ignored))
+        throw Error(Exit::refused, fmt::format("inspect: {}: there is no run record here", file.string()));
+    RecordOrigin origin;
+    const RunRecord record = read_record(file, &origin);
+    return fmt::format("{}: {}, written by quadrille {} ({})\n", file.string(), origin.schema, origin.version,
+                       origin.git_commit) +
+           run_summary(record);
+}
+
+}  // namespace quadrille

@@ -1,0 +1,35 @@
+#include "record/trace.hpp"
+
+#include "record/hdf5_image.hpp"
+#include "record/replace_file.hpp"
+
+namespace quadrille {
+
+void write_trace(const std::filesystem::path& directory, const Trace& trace) {
+    std::vector<std::int64_t> step, rank, queue, op;
+    std::vector<double> begin, end;
+    for (const TraceBlock& block : trace.blocks)
+        for (const TraceEvent& event : block.events) {
+            step.push_back(block.step);
+            rank.push_back(block.rank);
+            queue.push_back(event.queue);
+            op.push_back(event.op);
+            begin.push_back(event.begin);
+            end.push_back(event.end);
+        }
+    const std::filesystem::path path = directory / "trace.h5";
+    const std::vector<hsize_t> dims = {step.size()};
+    Hdf5ImageWriter file(path.string());
+    file.group("/trace");
+    file.dataset("/trace/queues", trace.queues, {"name", "[queue] names of the queues"});
+    file.dataset("/trace/ops", trace.ops, {"name", "[op] names of the ops"});
+    file.dataset("/trace/step", dims, step, {"1", "[event] the optimizer step it belongs to"});
+    file.dataset("/trace/rank", dims, rank, {"1", "[event] the rank it ran on"});
+    file.dataset("/trace/queue", dims, queue, {"1", "[event] row of /trace/queues"});
+    file.dataset("/trace/op", dims, op, {"1", "[event] row of /trace/ops"});
+    file.dataset("/trace/begin", dims, begin, {"s", "[event] begin, seconds since the run's start on rank 0's clock"});
+    file.dataset("/trace/end", dims, end, {"s", "[event] end, seconds since the run's start on rank 0's clock"});
+    replace_file(path, file.finish());
+}
+
+}  // namespace quadrille

@@ -1,0 +1,37 @@
+// The memory of a run: one reservation per tier, made once and kept. Owns the mapping; knows nothing of tensors.
+//
+// Huge pages are asked for and every page is touched at once by several threads, so that no step pays for a page fault.
+#pragma once
+#include "ir/type.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace quadrille {
+
+class Arena {
+  public:
+    // Bytes per tier; those of the nvme tier are no memory and must be 0. `purpose` and `rank` are for the message only.
+    // The memory is zero. Throws Error{no_memory} with rank, bytes and purpose if it cannot be had.
+    Arena(const std::array<std::int64_t, tier_count>& bytes, std::string_view purpose, std::int64_t rank, int threads);
+    ~Arena();
+    Arena(const Arena&) = delete;
+    Arena& operator=(const Arena&) = delete;
+
+    std::byte* data(Tier t) const { return reservations_[static_cast<std::size_t>(t)].data; }
+    std::int64_t size(Tier t) const { return reservations_[static_cast<std::size_t>(t)].size; }
+
+  private:
+    struct Reservation {
+        void* mapping = nullptr;
+        std::int64_t mapped = 0;
+        std::byte* data = nullptr;  // aligned to a huge page
+        std::int64_t size = 0;
+    };
+    void release();
+    std::array<Reservation, tier_count> reservations_;
+};
+
+}  // namespace quadrille

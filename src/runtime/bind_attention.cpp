@@ -1,0 +1,63 @@
+// Attention: positions, sequences and heads by their global numbers, so masks and dropout are right on any grid; a ring's turn
+// takes the running result among its last inputs, in the place of its outputs.
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "cpu/attention.hpp"
+#include "runtime/bindings.hpp"
+
+namespace quadrille {
+namespace {
+
+Attention arguments(const Call& c, std::size_t fixed) {
+    const Attributes& a = c.attributes();
+    const auto q = c.in_shape(0), k = c.in_shape(1);
+    Attention at{};
+    at.shape = {q[0], q[1], k[1], q[2], k[2], q[3]};
+    at.type = c.in_tensor(0).dtype;
+    at.q = c.in[0];
+    at.k = c.in[1];
+    at.v = c.in[2];
+    at.q_position = c.lists.of(c.in_type(0), 1).data();
+    at.k_position = c.lists.of(c.in_type(1), 1).data();
+    at.document_start = a.documents ? reinterpret_cast<const std::int32_t*>(c.in[fixed - 1]) : nullptr;
+    at.kv_head = c.lists.kv_heads(c.in_type(0), c.in_type(1)).data();
+    if (a.rate > 0) {
+        at.dropout.rate = static_cast<float>(a.rate);
+        at.dropout.sample = c.lists.samples(c.in_type(0), c.op.microbatch).data();
+        at.dropout.head = c.lists.of(c.in_type(0), 2).data();
+        at.dropout.heads = c.in_tensor(0).shape[2];
+        at.dropout.seq = c.in_tensor(0).shape[1];
+    }
+    at.workspace = c.workspace;
+    return at;
+}
+
+}  // namespace
+
+Kernel bind_attention(const Call& c) {
+    const Attributes& a = c.attributes();
+    const bool backward = c.op.kind == Kind::attention_dx;
+    require(!a.unexpanded, "runtime: a ring was not expanded");
+    const std::size_t fixed = (backward ? 6 : 3) + (a.documents ? 1 : 0);
+    for (std::size_t i = 0; a.carries && i < c.out.size(); ++i) require(c.in[fixed + i] == c.out[i], "runtime: a running attention does not share its storage");
+    const Attention at = arguments(c, fixed);
+    const auto keyed = [at, stream = a.stream](const StepInputs& s) {
+        Attention now = at;
+        now.dropout.key = random_key(s.seed, s.step, stream);
+        return now;
+    };
+    if (backward)
+        return [keyed, o = c.in[3], lse = reinterpret_cast<const float*>(c.in[4]), d_o = c.in[5], out = c.out, type = c.out_tensor(0).dtype, carries = a.carries](const StepInputs& s) {
+            attention_dx(keyed(s), o, lse, d_o, out[0], out[1], out[2], type, carries);
+        };
+    return [keyed, o = c.out[0], type = c.out_tensor(0).dtype, lse = reinterpret_cast<float*>(c.out[1]), carries = a.carries](const StepInputs& s) {
+        attention(keyed(s), o, type, lse, carries);
+    };
+}
+
+std::int64_t attention_workspace(const Program& program, const Op& op, int threads) {
+    const auto q = local_shape(program.grid(), program.type(program.inputs(op)[0])), k = local_shape(program.grid(), program.type(program.inputs(op)[1]));
+    return attention_workspace(AttentionShape{q[0], q[1], k[1], q[2], k[2], q[3]}, threads, op.kind == Kind::attention_dx);
+}
+
+}  // namespace quadrille

@@ -1,0 +1,23 @@
+// The kinds whose binding takes more than a line, each in a file of its own. Private to the room.
+#pragma once
+#include "runtime/kernels.hpp"
+
+namespace quadrille {
+
+// c[out] = a[..] b[..] (+ bias) for any signature that is one matrix product after grouping letters.
+Kernel bind_matmul(const Call& c);
+std::int64_t matmul_workspace(const Program& program, const Op& op);
+
+Kernel bind_attention(const Call& c);
+std::int64_t attention_workspace(const Program& program, const Op& op, int threads);
+
+// sum_squares, adamw, sgd, join: what looks into a unit's flat buffer.
+Kernel bind_flat(const Call& c);
+// How much a norm that is the square root of norm2 scales gradients; norm2 must be finite. Pascanu et al. 2013, section 3.2.
+double clip_factor(double norm2, double clip);
+
+// load, and redistributes that stay on the rank.
+Kernel bind_load(const Call& c);
+Kernel bind_local(const Call& c);
+
+}  // namespace quadrille

@@ -1,0 +1,62 @@
+#include "runtime/executor.hpp"
+
+#include "ir/table.hpp"
+#include "runtime/step_run.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+
+namespace quadrille {
+
+struct Executor::State {
+    Tasks tasks;
+    World& world;
+    Engine& engine;
+    ExecutorOptions options;
+    int loss_rank;  // of the world: the one that tells the others, -1 where the program has no loss
+};
+
+Executor::Executor(const Program& program, World& world, Engine& engine, Arena& arena, const ExecutorOptions& options)
+    : state_(new State{Tasks(program, world.rank(), engine, arena, options), world, engine, options,
+                       static_cast<int>(world.max(program.loss >= 0 ? world.rank() : -1))}) {}
+
+Executor::~Executor() = default;
+
+StepResult Executor::run(const StepInputs& inputs) {
+    State& s = *state_;
+    omp_set_num_threads(s.options.threads);
+    StepRun step(s.tasks, s.engine, inputs);
+    for (std::int32_t i = 0; i < s.tasks.count(); ++i) {
+        const Task& task = s.tasks.at(i);
+        for (const std::int32_t move : task.waits.before) step.wait(move);
+        if (s.options.poison) s.tasks.poison_before(i);
+        switch (task.does) {
+            case Task::Does::compute: step.compute(i); break;
+            case Task::Does::move: step.start(i); break;
+            case Task::Does::move_at_once: step.move(i); break;
+            case Task::Does::nothing: break;
+        }
+    }
+    for (const std::int32_t move : s.tasks.in_flight_at_end()) step.wait(move);
+    return step.finish(s.world, s.loss_rank);
+}
+
+std::vector<std::string> wire_axes(const Program& program) {
+    std::vector<std::string> names;
+    for (const Op& op : program.ops)
+        if (asynchronous(op)) names.push_back(wire_name(program.grid(), axes_of(program, op)));
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    return names;
+}
+
+std::int64_t device_workspace(const Program& program, const Op& op, int threads) { return kernel_workspace(program, op, threads); }
+
+std::string label(const Program& program, const Op& op) {
+    constexpr std::array<char, 4> parts = {'F', 'B', 'W', 'S'};
+    std::string text = fmt::format("{} {} {}", parts[static_cast<std::size_t>(op.part)], program.tables->name(op.unit), row(op.kind).name);
+    return op.microbatch < 0 ? text : text + fmt::format("@{}", op.microbatch);
+}
+
+}  // namespace quadrille

@@ -1,0 +1,49 @@
+// The reader of a compiled program that runs it, on one rank. Owns the bound kernels and moves; borrows program, arena, engine.
+//
+// Ops run in issue order: those of the compute queue on the calling thread with its OpenMP team, moves behind them in the
+// Engine. What waits for what is derived once, from the bytes each op touches (runtime/waits.hpp).
+#pragma once
+#include "comm/engine.hpp"
+#include "ir/program.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/step.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace quadrille {
+
+struct ExecutorOptions {
+    int threads = 1;                      // OpenMP team of the compute queue
+    std::vector<std::string> wire_axes;   // the engine's accounts by name; must hold all of wire_axes(program)
+    bool poison = false;                  // debug: a buffer becomes NaN after its last use
+};
+
+// Names of the sets of axes that the program's moves go over, as the record has them ("dp", "tp", "dp+sp"), sorted. Pure.
+std::vector<std::string> wire_axes(const Program& program);
+
+class Executor {
+  public:
+    // Collective over all ranks of the world, whose grid the program's must be. Everything named must outlive the executor.
+    // Several executors may stand on one arena (training, evaluation): their programs agree on the persistent buffers' places.
+    Executor(const Program& program, World& world, Engine& engine, Arena& arena, const ExecutorOptions& options);
+    ~Executor();
+    Executor(const Executor&) = delete;
+    Executor& operator=(const Executor&) = delete;
+
+    // One step. Collective over all ranks. Throws what `load` throws, and Error{rank_failed} when a peer is lost.
+    StepResult run(const StepInputs& inputs);
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+// Bytes of scratch memory that an op's kernel needs on `threads` threads, for lay_out. Pure.
+std::int64_t device_workspace(const Program& program, const Op& op, int threads);
+
+// What the op is called in a trace: "F layers.0 matmul@3".
+std::string label(const Program& program, const Op& op);
+
+}  // namespace quadrille

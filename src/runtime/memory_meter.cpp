@@ -1,0 +1,47 @@
+#include "runtime/memory_meter.hpp"
+
+#include <algorithm>
+
+namespace quadrille {
+
+MemoryMeter::MemoryMeter(const Program& program) : program_(program), uses_(program.buffers.size()) {}
+
+void MemoryMeter::touch(BufferId buffer, std::int64_t begin, std::int64_t end, std::int32_t op, std::int32_t done) {
+    Use& u = uses_[static_cast<std::size_t>(buffer)];
+    if (u.first < 0) u = {begin, end, op, op};
+    u.begin = std::min(u.begin, begin);
+    u.end = std::max(u.end, end);
+    u.last = std::max(u.last, done - 1);
+}
+
+std::array<MeasuredPeak, tier_count> MemoryMeter::peaks() const {
+    // What comes and goes before each op; the state comes first and stays.
+    struct Change { std::size_t buffer; bool comes; };
+    std::vector<std::vector<Change>> changes(program_.ops.size() + 2);
+    for (std::size_t b = 0; b < uses_.size(); ++b) {
+        if (uses_[b].first < 0) continue;
+        const bool stays = program_.buffers[b].persistent;
+        changes[stays ? 0 : static_cast<std::size_t>(uses_[b].first)].push_back({b, true});
+        if (!stays) changes[static_cast<std::size_t>(uses_[b].last) + 1].push_back({b, false});
+    }
+    std::array<MeasuredPeak, tier_count> peaks{}, now{};
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+        for (const bool comes : {false, true})
+            for (const Change& c : changes[i]) {
+                if (c.comes != comes) continue;
+                const Buffer& b = program_.buffers[c.buffer];
+                const std::int64_t bytes = (uses_[c.buffer].end - uses_[c.buffer].begin) * (comes ? 1 : -1);
+                MeasuredPeak& live = now[static_cast<std::size_t>(b.tier)];
+                live.bytes += bytes;
+                live.books[static_cast<std::size_t>(b.book)] += bytes;
+            }
+        for (std::size_t t = 0; t < tier_count; ++t) {
+            if (now[t].bytes <= peaks[t].bytes) continue;
+            peaks[t] = now[t];
+            peaks[t].op = static_cast<std::int32_t>(i);
+        }
+    }
+    return peaks;
+}
+
+}  // namespace quadrille

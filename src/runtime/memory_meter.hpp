@@ -1,0 +1,30 @@
+// Measured memory: the bytes in use on each tier, counted from the extents that kernels and moves are handed and from when they
+// are. Independent of the offsets, sizes and lifetimes that lay_out wrote, which it never reads: else "predicted = measured"
+// could not fail.
+#pragma once
+#include "ir/program.hpp"
+#include "runtime/step.hpp"
+
+#include <vector>
+
+namespace quadrille {
+
+class MemoryMeter {
+  public:
+    explicit MemoryMeter(const Program& program);
+    // Op `op` is handed bytes [begin, end) of its arena, which belong to `buffer`, and has done with them before op `done`.
+    void touch(BufferId buffer, std::int64_t begin, std::int64_t end, std::int32_t op, std::int32_t done);
+    // The high-water mark per tier. A buffer counts, with the hull of what was handed out of it, from its first op to its
+    // last; the training state always.
+    std::array<MeasuredPeak, tier_count> peaks() const;
+
+    // First and last op of a buffer; -1 for one that was never touched.
+    struct Use { std::int64_t begin = 0, end = 0; std::int32_t first = -1, last = -1; };
+    const Use& use(BufferId b) const { return uses_[static_cast<std::size_t>(b)]; }
+
+  private:
+    const Program& program_;
+    std::vector<Use> uses_;
+};
+
+}  // namespace quadrille

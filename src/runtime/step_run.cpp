@@ -1,0 +1,82 @@
+#include "runtime/step_run.hpp"
+
+#include "runtime/bindings.hpp"
+
+#include <cmath>
+
+namespace quadrille {
+
+StepRun::StepRun(const Tasks& tasks, Engine& engine, const StepInputs& inputs)
+    : tasks_(tasks), engine_(engine), inputs_(inputs), tickets_(tasks.moves()), times_(tasks.moves()), ledger_(now()) {
+    result_.sent_bytes.assign(tasks.accounts(), 0);
+}
+
+void StepRun::compute(std::int32_t op) {
+    const Task& task = tasks_.at(op);
+    ledger_.charge(Category::other, now());
+    const double begin = ledger_.last();
+    task.kernel(inputs_);
+    ledger_.charge(task.category, now());
+    done(op, begin, ledger_.last());
+}
+
+void StepRun::start(std::int32_t op) {
+    const Task& task = tasks_.at(op);
+    ledger_.charge(Category::other, now());
+    after_.clear();
+    for (const std::int32_t move : task.waits.after) after_.push_back(tickets_[slot(move)]);
+    tickets_[slot(op)] = engine_.start(task.move, after_, &times_[slot(op)]);
+    ledger_.charge(task.category, now());
+}
+
+void StepRun::wait(std::int32_t op) {
+    ledger_.charge(Category::other, now());
+    engine_.wait(tickets_[slot(op)]);
+    arrived(op);
+}
+
+void StepRun::move(std::int32_t op) {
+    ledger_.charge(Category::other, now());
+    engine_.run(tasks_.at(op).move, &times_[slot(op)]);
+    arrived(op);
+}
+
+void StepRun::arrived(std::int32_t op) {
+    const Task& task = tasks_.at(op);
+    const MoveTimes& times = times_[slot(op)];
+    if (task.receives) ledger_.charge_split(Category::pipeline_idle, task.category, times.peer_entered, now());
+    else ledger_.charge(task.category, now());
+    result_.sent_bytes[static_cast<std::size_t>(task.move.axis)] += times.sent_bytes;
+    done(op, times.entered, times.finished);
+}
+
+void StepRun::done(std::int32_t op, double begin, double end) {
+    const Task& task = tasks_.at(op);
+    if (task.scalar) scalars_.*task.scalar = *task.scalar_from;
+    if (inputs_.trace) result_.events.push_back({task.queue(), op, begin, end});
+}
+
+StepResult StepRun::finish(World& world, int loss_rank) {
+    ledger_.charge(Category::other, now());
+    if (loss_rank >= 0 && tasks_.program().grid().extent(Axis::pp) > 1) {
+        std::array<double, 2> told = {scalars_.loss, scalars_.tokens};
+        mpi_check(MPI_Bcast(told.data(), static_cast<int>(told.size()), MPI_DOUBLE, loss_rank, world.comm()));
+        scalars_.loss = told[0];
+        scalars_.tokens = told[1];
+        ledger_.charge(Category::pipeline_idle, now());
+    }
+    result_.loss = scalars_.loss;
+    result_.tokens = std::llround(scalars_.tokens);
+    if (tasks_.program().norm >= 0) {
+        result_.grad_norm = std::sqrt(scalars_.norm2);
+        result_.updated = std::isfinite(scalars_.norm2);
+        if (result_.updated) result_.clip_factor = clip_factor(scalars_.norm2, tasks_.clip());
+    }
+    result_.memory = tasks_.memory();
+    ledger_.charge(Category::other, now());
+    result_.time = ledger_.times();
+    result_.seconds = ledger_.seconds();
+    return std::move(result_);
+}
+
+}  // namespace quadrille

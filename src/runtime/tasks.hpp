@@ -1,0 +1,69 @@
+// A program made ready to run on one rank: per op its kernel or its move with addresses, what it waits for, which category its
+// time goes to. Made once. Private to the room.
+#pragma once
+#include "runtime/executor.hpp"
+#include "runtime/kernels.hpp"
+#include "runtime/memory_meter.hpp"
+#include "runtime/moves.hpp"
+#include "runtime/waits.hpp"
+
+namespace quadrille {
+
+// What the loop reads after a step, caught when it is made: its memory may go to another tensor once nobody reads it.
+struct StepScalars { double loss = 0, norm2 = 0, tokens = 0; };
+
+struct Task {
+    enum class Does : std::uint8_t { nothing, compute, move, move_at_once };
+    Does does = Does::nothing;
+    Category category = Category::compute;  // of its own time, or of waiting for it
+    bool receives = false;                  // waiting for it is idling until the sender began
+    Kernel kernel;
+    Move move;
+    Waits waits;
+    std::int32_t slot = -1;                 // among the program's moves
+    double StepScalars::*scalar = nullptr;  // the op makes one of them
+    const double* scalar_from = nullptr;
+    int queue() const { return slot < 0 ? 0 : 1 + move.axis; }
+};
+
+class Tasks {
+  public:
+    // Collective over the groups of the program's moves. Throws logic_error on a program that cannot run.
+    Tasks(const Program& program, int rank, Engine& engine, Arena& arena, const ExecutorOptions& options);
+    Tasks(const Tasks&) = delete;
+    Tasks& operator=(const Tasks&) = delete;
+
+    const Program& program() const { return program_; }
+    std::int32_t count() const { return static_cast<std::int32_t>(program_.ops.size()); }
+    const Task& at(std::int32_t op) const { return tasks_[static_cast<std::size_t>(op)]; }
+    const std::vector<std::int32_t>& in_flight_at_end() const { return at_end_; }
+    const std::array<MeasuredPeak, tier_count>& memory() const { return memory_; }
+    std::size_t moves() const { return moves_; }
+    std::size_t accounts() const { return options_.wire_axes.size(); }
+    double clip() const { return clip_; }  // of the program's updates
+    // Debug: what was used for the last time before this op becomes NaN.
+    void poison_before(std::int32_t op) const;
+
+  private:
+    void bind(std::int32_t i, Engine& engine);
+    void bind_move(const Op& op, Task& task, Engine& engine);
+    void make_groups(Engine& engine) const;
+    void measure(std::int32_t i, const Op& op);
+    void find_dying();
+    std::byte* place(TensorId t) const;
+
+    const Program& program_;
+    Coordinate at_;
+    Arena& arena_;
+    ExecutorOptions options_;
+    IndexLists lists_;
+    std::vector<Task> tasks_;
+    std::vector<std::int32_t> at_end_;
+    MemoryMeter meter_;
+    std::array<MeasuredPeak, tier_count> memory_{};
+    std::vector<std::vector<BufferId>> dying_;  // by the op before which it is dead; filled for poisoning only
+    std::size_t moves_ = 0;
+    double clip_ = 0;
+};
+
+}  // namespace quadrille

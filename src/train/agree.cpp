@@ -1,0 +1,38 @@
+#include "train/agree.hpp"
+
+namespace quadrille {
+namespace {
+
+// What a rank has to say: its exit code as a letter, then its message. Empty: all is well.
+std::string verdict(const std::function<void()>& work) {
+    try {
+        work();
+    } catch (const Error& e) {
+        return std::string(1, static_cast<char>(e.exit())) + e.what();
+    }
+    return {};
+}
+
+void throw_shared(const std::string& verdict) {
+    if (!verdict.empty()) throw SharedError(static_cast<Exit>(static_cast<unsigned char>(verdict[0])), verdict.substr(1));
+}
+
+}  // namespace
+
+void together(const World& world, const std::function<void()>& work) {
+    const std::string mine = verdict(work);
+    if (world.all(mine.empty())) return;
+    std::string first;
+    for (const std::string& v : world.gather(mine))
+        if (first.empty()) first = v;
+    throw_shared(world.broadcast(first));
+}
+
+std::string on_first_rank(const World& world, const std::function<std::string()>& work) {
+    std::string text, failure;
+    if (world.rank() == 0) failure = verdict([&] { text = work(); });
+    throw_shared(world.broadcast(failure));
+    return world.broadcast(text);
+}
+
+}  // namespace quadrille

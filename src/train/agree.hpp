@@ -1,0 +1,19 @@
+// Failures that all ranks share. A rank that fails alone would leave the others waiting; these run a piece of set-up on every rank
+// and end it alike on all.
+#pragma once
+#include "base/error.hpp"
+#include "comm/world.hpp"
+
+#include <functional>
+
+namespace quadrille {
+
+// Thrown on every rank with the same text, so it is printed once and the job ends in order.
+struct SharedError : Error { using Error::Error; };
+
+// Runs `work` on every rank; if it throws Error on any, throws SharedError with the lowest such rank's text on all. Collective.
+void together(const World&, const std::function<void()>& work);
+// Runs `work` on rank 0 alone and returns its text on every rank; its Error becomes a SharedError on all. Collective.
+std::string on_first_rank(const World&, const std::function<std::string()>& work);
+
+}  // namespace quadrille

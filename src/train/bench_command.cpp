@@ -1,0 +1,95 @@
+#include "comm/bench.hpp"
+#include "cpu/bench.hpp"
+#include "train/agree.hpp"
+#include "train/commands.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+namespace quadrille {
+namespace {
+
+constexpr const char* bench_usage = "usage: quadrille bench [gemm|memory|collectives|all] [--json FILE]; collectives want a launcher with at least 2 ranks";
+
+// A measured figure, of whichever bench: the fields that do not apply are empty.
+struct Row {
+    std::string name, algorithm, precision, shape;
+    std::int64_t ranks = 1, bytes = 0;
+    double seconds = 0, rate = 0;
+    std::string unit;
+};
+
+void append(std::vector<Row>& rows, const std::vector<BenchRow>& more) {
+    for (const BenchRow& r : more) rows.push_back({r.name, "", r.precision, r.shape, 1, 0, r.seconds, r.rate, r.unit});
+}
+
+void append(std::vector<Row>& rows, const std::vector<CollectiveRow>& more) {
+    for (const CollectiveRow& r : more) rows.push_back({r.name, r.algorithm, "", "", r.ranks, r.bytes, r.seconds, r.rate, r.unit});
+}
+
+std::string json(const std::vector<Row>& rows) {
+    std::string s = "[";
+    for (const Row& r : rows) {
+        s += fmt::format("{}\n{{\"name\": \"{}\", ", s.size() > 1 ? "," : "", r.name);
+        s += r.algorithm.empty() ? fmt::format("\"precision\": \"{}\", ", r.precision) : fmt::format("\"algorithm\": \"{}\", ", r.algorithm);
+        s += fmt::format("\"ranks\": {}, ", r.ranks);
+        s += r.algorithm.empty() ? fmt::format("\"shape\": \"{}\", ", r.shape) : fmt::format("\"bytes\": {}, ", r.bytes);
+        s += fmt::format("\"seconds\": {:.9g}, \"rate\": {:.9g}, \"unit\": \"{}\"}}", r.seconds, r.rate, r.unit);
+    }
+    return s + "\n]\n";
+}
+
+void print(const std::vector<Row>& rows) {
+    for (const Row& r : rows)
+        fmt::print("{:<16} {:<8} {:>2} ranks  {:<28} {:>12.3f} ms {:>10.2f} {}\n", r.name, r.algorithm.empty() ? r.precision : r.algorithm, r.ranks,
+                   r.algorithm.empty() ? r.shape : fmt::format("{} bytes", r.bytes), 1e3 * r.seconds, r.rate, r.unit);
+}
+
+struct BenchArguments { std::string what = "all", json; };
+
+BenchArguments parse(const Words& words) {
+    BenchArguments a;
+    bool named = false;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        if (words[i] == "--json" && i + 1 < words.size()) a.json = words[++i];
+        else if (!named && (words[i] == "gemm" || words[i] == "memory" || words[i] == "collectives" || words[i] == "all")) { a.what = words[i]; named = true; }
+        else if (words[i] == "storage") throw Error(Exit::refused, "bench storage: not in this build");
+        else throw Error(Exit::refused, fmt::format("bench: '{}' is not understood; {}", words[i], bench_usage));
+    }
+    return a;
+}
+
+std::vector<Row> collectives(int argc, char** argv, bool& speaks) {
+    World world(&argc, &argv);
+    speaks = world.rank() == 0;
+    std::vector<Row> rows;
+    if (world.size() < 2) return rows;
+    omp_set_num_threads(std::max(1, world.cpus() / std::max(1, world.cpu_sharers())));
+    Engine engine(world);
+    const std::vector<std::int64_t> sizes = {8, 4096, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
+    append(rows, bench_collectives(world, engine, sizes));
+    return rows;
+}
+
+}  // namespace
+
+int bench_command(int argc, char** argv, const Words& words) {
+    const BenchArguments a = parse(words);
+    std::vector<Row> rows;
+    bool speaks = true;
+    if (a.what == "collectives" || a.what == "all") {
+        rows = collectives(argc, argv, speaks);
+        if (rows.empty() && a.what == "collectives") throw Error(Exit::refused, fmt::format("bench collectives: there is only 1 rank; {}", bench_usage));
+    }
+    if (!speaks) return 0;
+    if (a.what == "gemm" || a.what == "all") append(rows, bench_gemm());
+    if (a.what == "memory" || a.what == "all") append(rows, bench_memory());
+    print(rows);
+    if (!a.json.empty() && !(std::ofstream(a.json) << json(rows) << std::flush)) throw Error(Exit::io_failed, fmt::format("bench: {} cannot be written", a.json));
+    return 0;
+}
+
+}  // namespace quadrille

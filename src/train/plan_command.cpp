@@ -1,0 +1,75 @@
+#include "config/load.hpp"
+#include "ir/print.hpp"
+#include "plan/plan.hpp"
+#include "runtime/executor.hpp"
+#include "train/commands.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+namespace quadrille {
+namespace {
+
+constexpr const char* plan_usage = "usage: quadrille plan FILE.yaml [section.key=value ...] [--ranks N] [--program] [--json] [--resolved]";
+
+struct PlanArguments {
+    std::string input;
+    Words overrides;
+    std::int64_t ranks = 0;
+    bool program = false, json = false, resolved = false;
+};
+
+PlanArguments parse(const Words& words) {
+    PlanArguments a;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        std::string w = words[i];
+        if (w.rfind("--ranks", 0) == 0) {
+            const std::string number = w.size() > 8 && w[7] == '=' ? w.substr(8) : w == "--ranks" && i + 1 < words.size() ? words[++i] : "";
+            const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), a.ranks);
+            if (error != std::errc() || end != number.data() + number.size() || a.ranks < 1) throw Error(Exit::refused, fmt::format("plan: --ranks takes a number of at least 1, not '{}'", number));
+        } else if (w == "--program") a.program = true;
+        else if (w == "--json") a.json = true;
+        else if (w == "--resolved") a.resolved = true;
+        else if (w.size() > 1 && w[0] == '-') throw Error(Exit::refused, fmt::format("plan: unknown option {}; {}", w, plan_usage));
+        else if (a.input.empty()) a.input = w;
+        else a.overrides.push_back(w);
+    }
+    if (a.input.empty()) throw Error(Exit::refused, fmt::format("plan: which input file? {}", plan_usage));
+    return a;
+}
+
+// The overrides given, less those that the new ones replace.
+Words merged(const Words& given, const Words& more) {
+    Words out = more;
+    for (const std::string& g : given)
+        if (std::none_of(more.begin(), more.end(), [&](const std::string& m) { return m.substr(0, m.find('=')) == g.substr(0, g.find('=')); })) out.push_back(g);
+    return out;
+}
+
+}  // namespace
+
+int plan_command(const Words& words) {
+    const PlanArguments a = parse(words);
+    Job job;
+    job.ranks = a.ranks;
+    std::vector<std::string> warnings;
+    const Config config = load_config(a.input, a.overrides, job, &warnings);
+    for (const std::string& w : warnings) fmt::print(stderr, "quadrille: warning: {}\n", w);
+    if (a.resolved) {
+        fmt::print("{}", to_yaml(config));
+        return 0;
+    }
+    const int threads = config.device.threads;
+    const Workspace workspace = [threads](const Program& p, const Op& op) { return device_workspace(p, op, threads); };
+    const Variation vary = [&](const Words& more) { return load_config(a.input, merged(a.overrides, more), job); };
+    std::vector<Program> programs;
+    const Plan plan = make_plan(config, workspace, a.input == "-" ? Variation{} : vary, &programs);
+    if (a.json) fmt::print("{}", json(plan));
+    else if (!a.program) fmt::print("{}\n{}", to_yaml(config), text(plan));
+    if (a.program && !a.json)
+        for (const Program& p : programs) fmt::print("program of pp {}\n{}", p.coordinate, text(p));
+    return plan.fits ? 0 : static_cast<int>(Exit::no_memory);
+}
+
+}  // namespace quadrille

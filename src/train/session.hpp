@@ -1,0 +1,60 @@
+// What a run is made of, in order of construction: input, programs, memory, ranks. Owns all of it; trainer.hpp drives it.
+#pragma once
+#include "comm/engine.hpp"
+#include "compile/compile.hpp"
+#include "model/model.hpp"
+#include "data/data.hpp"
+#include "data/loader.hpp"
+#include "record/run_record.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/state.hpp"
+
+#include <optional>
+
+namespace quadrille {
+
+struct Arguments {
+    std::string command;                  // as given, for the record
+    std::string input;                    // path of the input file, "-" for standard input
+    std::vector<std::string> overrides;   // "section.key=value"
+};
+
+class Session {
+  public:
+    // Collective over all ranks. Reads and checks the input on rank 0, opens the data, compiles, verifies the programs of the whole grid on
+    // rank 0, makes sure that they fit, and only then creates the output directory and takes the memory. Throws SharedError.
+    Session(World&, const Arguments&);
+
+    World& world;
+    std::vector<std::string> notes, warnings;   // to be printed, on rank 0
+    Config config;
+    Grid grid;
+    Coordinate coordinate;
+    Data data;
+    Compiled training;
+    std::optional<Compiled> evaluation;          // if the run evaluates
+    RunRecord record;                            // what is known before the first step; rank 0's is written
+    std::vector<std::string> wire_axes;
+
+    const Program& program() const { return training.programs[static_cast<std::size_t>(coordinate[Axis::pp])]; }
+    const Program* evaluation_program() const { return evaluation ? &evaluation->programs[static_cast<std::size_t>(coordinate[Axis::pp])] : nullptr; }
+    SequenceBlock sequences() const;             // this rank's part of each global batch
+
+    Engine& engine() { return *engine_; }
+    Executor& train() { return *train_; }
+    Executor& evaluate() { return *evaluate_; }
+    const Arena& arena() const { return *arena_; }
+
+  private:
+    void read_input(const Arguments&);
+    void compile_programs();
+    void check_memory() const;
+    void describe(const Arguments&);
+    void take_memory();
+
+    std::optional<Arena> arena_;
+    std::optional<Engine> engine_;
+    std::optional<Executor> train_, evaluate_;
+};
+
+}  // namespace quadrille

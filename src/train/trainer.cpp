@@ -1,0 +1,197 @@
+#include "train/trainer.hpp"
+
+#include "train/learning_rate.hpp"
+#include "train/machine.hpp"
+
+#include <cmath>
+#include <cstring>
+
+namespace quadrille {
+namespace {
+
+constexpr std::int64_t traced_steps = 10;
+
+// Copies this rank's part of a microbatch's input out of its rows of the step's batch.
+void copy_input(const Batch& batch, const SequenceBlock& block, const LoadRequest& r) {
+    const auto copy = [&](const auto& from, auto* to) {
+        for (const std::int64_t sequence : r.sequences) {
+            const std::int64_t row = r.microbatch * block.micro_batch + sequence - block.dp_rank * block.micro_batch;
+            const auto* line = from.data() + row * batch.seq_length;
+            for (const std::int64_t position : r.positions) *to++ = line[position];
+        }
+    };
+    switch (r.input) {
+        case Input::tokens: return copy(batch.tokens, static_cast<std::int32_t*>(r.to));
+        case Input::targets: return copy(batch.targets, static_cast<std::int32_t*>(r.to));
+        case Input::document_start: return copy(batch.document_start, static_cast<std::int32_t*>(r.to));
+        case Input::mask: return copy(batch.mask, static_cast<std::uint8_t*>(r.to));
+        case Input::positions: require(false, "train: positions are no input of the batch");
+    }
+}
+
+ConsoleSettings console_settings(const Session& s) {
+    ConsoleSettings c;
+    c.speaks = s.world.rank() == 0;
+    c.total_steps = s.config.train.steps;
+    c.log_interval = s.config.output.log_interval;
+    c.model_flops = s.record.model_flops;
+    return c;
+}
+
+}  // namespace
+
+Trainer::Trainer(Session& session) : s_(session), console_(console_settings(session)), writer_(session.config.output.directory) {
+    for (const std::string& w : s_.warnings) console_.warning(w);
+    for (const std::string& n : s_.notes) console_.print(n);
+    trace_.queues = {"compute"};
+    for (const std::string& axis : s_.wire_axes) trace_.queues.push_back(axis);
+    for (const Program& p : s_.training.programs) {  // every rank names the ops of all coordinates alike
+        first_label_.push_back(static_cast<std::int64_t>(trace_.ops.size()));
+        if (!s_.config.output.trace) continue;
+        for (const Op& op : p.ops) trace_.ops.push_back(label(p, op));
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The training loop
+// ---------------------------------------------------------------------------------------------------------------------
+Exit Trainer::run() {
+    const Config& c = s_.config;
+    Loader loader(*s_.data.training, s_.sequences(), 0, c.train.steps, c.data.prefetch);
+    double begin = now();
+    for (std::int64_t k = 1; k <= c.train.steps; ++k) {
+        const double wait = now();
+        const StepBatch& batch = loader.next();
+        const double loaded = now();
+        const double lr = learning_rate(c.optimizer, c.train.steps, k);
+        StepResult r = train_step(k, batch, lr);
+        if (k == 1) {
+            note_memory(r);
+            s_.record.wire_sent = s_.world.gather(std::span<const std::int64_t>(r.sent_bytes));
+        }
+        if (c.output.trace && k <= traced_steps) keep_trace(r, k);
+        const double end = now();
+        at(r.time, Category::data) += loaded - wait;
+        at(r.time, Category::other) += (end - begin) - (loaded - wait) - r.seconds;
+        pending_.push_back({{k, r.loss, r.grad_norm, r.clip_factor, lr, 1.0, r.tokens, end - begin, 0}, r.time, batch.batch.hash});
+        begin = end;
+        console_.step(pending_.back().row);
+        if (diverged(r, k)) return Exit::diverged;
+        if (k % c.output.log_interval == 0 || k == c.train.steps) flush();
+        if (c.evaluation.interval > 0 && s_.data.evaluation && (k % c.evaluation.interval == 0 || k == c.train.steps)) {
+            evaluate(k);
+            begin = now();
+        }
+    }
+    s_.record.complete = true;
+    return Exit::done;
+}
+
+StepResult Trainer::train_step(std::int64_t step, const StepBatch& batch, double lr) {
+    const Config& c = s_.config;
+    const SequenceBlock block = s_.sequences();
+    StepInputs in;
+    in.step = step - 1;
+    in.update = updates_;
+    in.seed = c.train.seed;
+    in.lr = lr;
+    in.beta1 = c.optimizer.beta1;
+    in.beta2 = c.optimizer.beta2;
+    in.eps = c.optimizer.eps;
+    in.weight_decay = c.optimizer.weight_decay;
+    in.load = [&](const LoadRequest& r) { copy_input(batch.batch, block, r); };
+    in.trace = c.output.trace && step <= traced_steps;
+    StepResult r = s_.train().run(in);
+    updates_ += r.updated;
+    return r;
+}
+
+// Loss and norm are the same on every rank, so all decide alike. A norm that is not finite has updated nothing.
+bool Trainer::diverged(const StepResult& r, std::int64_t step) {
+    if (std::isfinite(r.loss) && std::isfinite(r.grad_norm)) return false;
+    const char* what = std::isfinite(r.loss) ? "gradient norm" : "loss";
+    const double value = std::isfinite(r.loss) ? r.grad_norm : r.loss;
+    if (s_.config.train.on_nan == OnNan::skip) {
+        console_.warning(fmt::format("step {}: the {} is {}; the update is skipped", step, what, value));
+        return false;
+    }
+    console_.error(fmt::format("step {}: the {} is {}; stopping, as train.on_nan says. Weights are those of the step before", step, what, value));
+    return true;
+}
+
+// ---- evaluation: the mean loss over held-out data, forward only, outside of the steps ----
+void Trainer::evaluate(std::int64_t step) {
+    const double begin = now();
+    const SequenceBlock block = s_.sequences();
+    const std::vector<std::int64_t> mine = block.indices();
+    Batch batch;
+    double loss = 0, tokens = 0;
+    for (std::int64_t i = 0; i < s_.data.evaluation_batches; ++i) {
+        s_.data.evaluation->read(i, mine, batch);
+        StepInputs in;
+        in.step = step - 1;
+        in.load = [&](const LoadRequest& r) { copy_input(batch, block, r); };
+        const StepResult r = s_.evaluate().run(in);
+        if (i == 0 && s_.record.evaluations.empty()) note_memory(r);
+        loss += r.loss * static_cast<double>(r.tokens);
+        tokens += static_cast<double>(r.tokens);
+    }
+    loss = tokens > 0 ? loss / tokens : 0;
+    s_.record.evaluations.push_back({step, loss, now() - begin});
+    console_.print(fmt::format("evaluation after step {}: loss {:.4f} over {:.0f} tokens", step, loss, tokens));
+}
+
+// ---- the record ----
+void Trainer::note_memory(const StepResult& r) {
+    for (std::size_t t = 0; t < tier_count; ++t)
+        if (r.memory[t].bytes > measured_[t].bytes) measured_[t] = r.memory[t];
+    std::vector<std::int64_t> books;
+    for (const MeasuredPeak& p : measured_) books.insert(books.end(), p.books.begin(), p.books.end());
+    s_.record.measured_peak = s_.world.gather(std::span<const std::int64_t>(books));
+}
+
+// Rank 0 gets everyone's times of the steps since the last flush, and writes the record when that is due.
+void Trainer::flush() {
+    const Coordinate& c = s_.coordinate;
+    const bool counts = c[Axis::tp] == 0 && c[Axis::tq] == 0 && c[Axis::pp] == 0 && c[Axis::sp] == 0;
+    for (Pending& p : pending_) {
+        const std::vector<double> times = s_.world.gather(std::span<const double>(p.times));
+        const std::int64_t hash = counts ? static_cast<std::int64_t>(p.hash) : 0;
+        for (const std::int64_t h : s_.world.gather(std::span<const std::int64_t>(&hash, 1))) p.row.data_hash += static_cast<std::uint64_t>(h);
+        if (s_.world.rank() == 0) s_.record.add_step(p.row, times);
+    }
+    pending_.clear();
+    if (s_.world.rank() == 0 && writer_.due()) writer_.write(s_.record);
+}
+
+void Trainer::keep_trace(const StepResult& r, std::int64_t step) {
+    std::vector<OpEvent> events = r.events;
+    const double offset = s_.world.clock_offset(s_.world.rank());
+    for (OpEvent& e : events) { e.begin += offset; e.end += offset; }
+    std::string bytes(events.size() * sizeof(OpEvent), '\0');
+    std::memcpy(bytes.data(), events.data(), bytes.size());
+    std::int64_t rank = 0;
+    for (const std::string& b : s_.world.gather(bytes)) {
+        const std::int64_t first = first_label_[static_cast<std::size_t>(s_.grid.coordinate(rank)[Axis::pp])];
+        TraceBlock block{step, rank++, {}};
+        for (std::size_t i = 0; i + sizeof(OpEvent) <= b.size(); i += sizeof(OpEvent)) {
+            OpEvent e;
+            std::memcpy(&e, b.data() + i, sizeof e);
+            block.events.push_back({e.queue, first + e.op, e.begin, e.end});
+        }
+        trace_.blocks.push_back(std::move(block));
+    }
+}
+
+void Trainer::close(Exit exit) {
+    flush();
+    const std::int64_t peak = process_peak();
+    s_.record.process_peak = s_.world.gather(std::span<const std::int64_t>(&peak, 1));
+    s_.record.exit_code = static_cast<std::int64_t>(exit);
+    if (s_.world.rank() != 0) return;
+    writer_.write(s_.record);
+    if (s_.config.output.trace) write_trace(s_.config.output.directory, trace_);
+    console_.print(fmt::format("record: {}", writer_.path().string()));
+}
+
+}  // namespace quadrille

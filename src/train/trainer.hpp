@@ -1,0 +1,41 @@
+// The training loop: load, run the program, record, maybe evaluate, stop.
+#pragma once
+#include "record/console.hpp"
+#include "record/record_writer.hpp"
+#include "record/trace.hpp"
+#include "train/session.hpp"
+
+namespace quadrille {
+
+class Trainer {
+  public:
+    explicit Trainer(Session&);
+
+    // Runs all steps. Collective over all ranks. Returns done, or diverged where the policy is to stop. The record is written at log
+    // intervals and at the end.
+    Exit run();
+    // Writes the record a last time with this exit code. Rank 0 writes; the others do nothing.
+    void close(Exit);
+
+  private:
+    // A step's row and this rank's times, kept until the next log interval gathers them.
+    struct Pending { StepRow row; Times times; std::uint64_t hash; };
+
+    StepResult train_step(std::int64_t step, const StepBatch&, double lr);
+    void note_memory(const StepResult&);
+    void evaluate(std::int64_t step);
+    bool diverged(const StepResult&, std::int64_t step);
+    void keep_trace(const StepResult&, std::int64_t step);
+    void flush();
+
+    Session& s_;
+    Console console_;
+    RecordWriter writer_;
+    Trace trace_;
+    std::vector<Pending> pending_;
+    std::int64_t updates_ = 0;     // optimizer steps made: skipped ones do not count
+    std::array<MeasuredPeak, tier_count> measured_{};
+    std::vector<std::int64_t> first_label_;  // of each pp coordinate's ops in trace_.ops
+};
+
+}  // namespace quadrille

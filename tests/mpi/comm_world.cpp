@@ -1,0 +1,55 @@
+// The blocking collectives of set-up, and what a rank knows of its surroundings.
+#include "mpi_main.hpp"
+
+#include <cmath>
+
+namespace quadrille::test {
+
+TEST_CASE("votes, broadcast and gather") {
+    const int rank = world().rank(), size = world().size();
+    CHECK(world().min(rank - 5) == -5);
+    CHECK(world().max(rank) == size - 1);
+    CHECK(world().all(true));
+    CHECK_FALSE(world().all(rank != 0));
+    CHECK(world().any(rank == size - 1));
+    CHECK(world().broadcast(rank == 0 ? "from rank 0" : "other") == "from rank 0");
+    CHECK(world().broadcast("").empty());
+
+    const double mine[] = {rank + 0.5, -1.0};
+    const std::vector<double> all = world().gather(std::span<const double>(mine));
+    const std::vector<std::string> texts = world().gather(std::string(static_cast<std::size_t>(rank), 'x'));
+    if (rank != 0) {
+        CHECK(all.empty());
+        CHECK(texts.empty());
+        return;
+    }
+    CHECK(all.size() == static_cast<std::size_t>(2 * size));
+    for (int r = 0; r < size; ++r) {
+        CHECK(all[static_cast<std::size_t>(2 * r)] == r + 0.5);
+        CHECK(texts[static_cast<std::size_t>(r)].size() == static_cast<std::size_t>(r));
+    }
+}
+
+TEST_CASE("surroundings") {
+    CHECK(world().node_size() >= 1);
+    CHECK(world().node_rank() < world().node_size());
+    CHECK(world().nodes() >= 1);
+    CHECK(world().cpus() >= 1);
+    CHECK(world().cpu_sharers() >= 1);
+    CHECK_FALSE(world().host().empty());
+    CHECK_FALSE(World::library().empty());
+    CHECK(world().clock_offset(0) == 0.0);
+    for (int r = 0; r < world().size(); ++r) CHECK(std::isfinite(world().clock_offset(r)));
+}
+
+TEST_CASE("an MPI error is a sentence with MPI's text and the place") {
+    try {
+        mpi_check(MPI_ERR_COUNT);
+        FAIL("no error");
+    } catch (const Error& error) {
+        CHECK(error.exit() == Exit::rank_failed);
+        CHECK(std::string(error.what()).find("comm_world.cpp") != std::string::npos);
+    }
+}
+
+}  // namespace quadrille::test

@@ -1,0 +1,134 @@
+// A tiny model trained through the executor, on any grid and on one rank, from data that is a function of global indices alone.
+#pragma once
+#include "base/random.hpp"
+#include "compile/compile.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/state.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+namespace quadrille::test {
+
+// GPT-2 or Llama at odd sizes: 5 layers' worth of corners in 2, a vocabulary that no tp divides.
+inline Config tiny(bool llama) {
+    Config c;
+    c.model = {};
+    c.model.num_layers = 4;
+    c.model.hidden_size = 24;
+    c.model.num_attention_heads = 4;
+    c.model.num_key_value_heads = llama ? 2 : 4;
+    c.model.head_dim = 6;
+    c.model.ffn_hidden_size = 40;
+    c.model.vocab_size = 37;
+    c.model.seq_length = 16;
+    if (llama) {
+        c.model.normalization = Normalization::rmsnorm;
+        c.model.activation = Activation::swiglu;
+        c.model.position_embedding = PositionEmbedding::rope;
+        c.model.bias = false;
+        c.model.tie_word_embeddings = false;
+    }
+    c.train.global_batch_size = 8;
+    c.train.micro_batch_size = 2;
+    c.train.gradient_accumulation_steps = 4;
+    c.train.clip_grad = 0.5;
+    c.optimizer.lr = 1e-3;
+    return c;
+}
+
+// The same batch on another grid: dp takes its ranks from the microbatch, or from the accumulation where it is larger.
+inline Config on_grid(Config c, int dp, int tp, int pp, int sp) {
+    c.grid.dp = dp;
+    c.grid.tp = tp;
+    c.grid.pp = pp;
+    c.grid.sp = sp;
+    const std::int64_t rows = c.train.global_batch_size / dp;
+    c.train.micro_batch_size = std::min<std::int64_t>(c.train.micro_batch_size, rows);
+    c.train.gradient_accumulation_steps = rows / c.train.micro_batch_size;
+    return c;
+}
+
+// Counts every token but some, documents of 5 positions.
+inline void load(const LoadRequest& r, std::int64_t step, std::int64_t rows, std::int64_t vocab) {
+    std::size_t at = 0;
+    for (const std::int64_t b : r.sequences)
+        for (const std::int64_t s : r.positions) {
+            const std::int64_t sample = step * 1000 + r.microbatch * rows + b;
+            const auto token = [&](std::int64_t p) { return static_cast<std::int32_t>(random_bits(random_key(7, sample), static_cast<std::uint64_t>(p)) % static_cast<std::uint64_t>(vocab)); };
+            if (r.input == Input::tokens) static_cast<std::int32_t*>(r.to)[at] = token(s);
+            if (r.input == Input::targets) static_cast<std::int32_t*>(r.to)[at] = token(s + 1);
+            if (r.input == Input::mask) static_cast<std::uint8_t*>(r.to)[at] = (sample + s) % 7 != 3;
+            if (r.input == Input::document_start) static_cast<std::int32_t*>(r.to)[at] = static_cast<std::int32_t>(s / 5 * 5);
+            ++at;
+        }
+}
+
+struct Trained {
+    std::vector<StepResult> steps;
+    std::vector<std::vector<float>> parameters;  // on world rank 0
+    bool replicas_equal = true;
+    TierPeak predicted;
+};
+
+// A config of one rank may be run by a world of many: all do the same.
+class Trainer {
+  public:
+    Trainer(World& world, const Config& config, int threads = 1, bool poison = false) : world_(world), config_(config) {
+        const Workspace workspace = [threads](const Program& p, const Op& op) { return device_workspace(p, op, threads); };
+        compiled_ = compile(config, Purpose::training, workspace);
+        const Grid& grid = compiled_.tables->grid();
+        at_ = grid.coordinate(world.rank());
+        ExecutorOptions options;
+        options.threads = threads;
+        options.poison = poison;
+        for (const Program& p : compiled_.programs)
+            for (const std::string& name : wire_axes(p)) options.wire_axes.push_back(name);
+        std::sort(options.wire_axes.begin(), options.wire_axes.end());
+        options.wire_axes.erase(std::unique(options.wire_axes.begin(), options.wire_axes.end()), options.wire_axes.end());
+        EngineOptions engine;
+        engine.axes = std::max<int>(1, static_cast<int>(options.wire_axes.size()));
+        engine.compute_threads = threads;
+        engine_ = std::make_unique<Engine>(world, engine);
+        arena_ = std::make_unique<Arena>(std::array<std::int64_t, tier_count>{program().peaks[0].arena, 0, 0}, "the test", world.rank(), threads);
+        executor_ = std::make_unique<Executor>(program(), world, *engine_, *arena_, options);
+        initialize(program(), at_, *arena_, 42, threads);
+    }
+
+    const Program& program() const { return compiled_.programs[static_cast<std::size_t>(at_[Axis::pp])]; }
+    Arena& arena() { return *arena_; }
+
+    StepResult step(std::int64_t number, bool trace = false) {
+        StepInputs in;
+        in.step = number;
+        in.seed = 11;
+        in.lr = config_.optimizer.lr;
+        in.weight_decay = config_.optimizer.weight_decay;
+        in.trace = trace;
+        in.load = [this, number](const LoadRequest& r) { load(r, number, config_.train.micro_batch_size * config_.grid.dp, config_.model.vocab_size); };
+        return executor_->run(in);
+    }
+
+    std::vector<float> gather(int parameter, Copy what) { return gather_parameter(program(), world_, *arena_, parameter, what); }
+
+    Trained train(int steps) {
+        Trained out;
+        out.predicted = program().peaks[0];
+        for (int k = 0; k < steps; ++k) out.steps.push_back(step(k));
+        for (std::size_t p = 0; p < program().parameters.size(); ++p) out.parameters.push_back(gather(static_cast<int>(p), Copy::master));
+        out.replicas_equal = replicas_equal(program(), world_, *arena_);
+        return out;
+    }
+
+  private:
+    World& world_;
+    Config config_;
+    Compiled compiled_;
+    Coordinate at_;
+    std::unique_ptr<Engine> engine_;
+    std::unique_ptr<Arena> arena_;
+    std::unique_ptr<Executor> executor_;
+};
+
+}  // namespace quadrille::test

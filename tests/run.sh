@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# tests/run.sh [options] [ctest arguments]   installs what is missing, builds, and runs every test that this machine can run.
+#
+#   --label LABEL         only tests with this label (unit, kernels, mpi, same_loss, golden, fault, threads)
+#   --sanitize address    AddressSanitizer and UBSan, in build-address; default labels: unit and mpi
+#   --sanitize thread     ThreadSanitizer with clang, one compute thread, in build-thread; default label: threads
+#
+# A test that cannot run here is skipped and says why in its output (ctest -V shows it). ctest's summary comes last.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+label='' sanitize='' ctest_arguments=()
+while [[ $# -gt 0 ]]; do
+    case $1 in
+        --label) label=$2 && shift ;;
+        --sanitize) sanitize=$2 && shift ;;
+        -h | --help) sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" && exit 0 ;;
+        *) ctest_arguments+=("$1") ;;
+    esac
+    shift
+done
+
+build=build setup=(--tests) labels=("$label")
+case $sanitize in
+    '') ;;
+    address)
+        build=build-address
+        setup+=(-DQUADRILLE_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O1")
+        [[ -n $label ]] || labels=(unit mpi)
+        # MPI's own leaks at exit are not ours to mend.
+        export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
+        export ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+        ;;
+    thread)
+        build=build-thread
+        setup+=(-DQUADRILLE_SANITIZE=thread -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O1")
+        [[ -n $label ]] || labels=(threads)
+        export CC=clang CXX=clang++ OMP_NUM_THREADS=1
+        export TSAN_OPTIONS=suppressions=$PWD/tests/tsan.supp:ignore_noninstrumented_modules=1:halt_on_error=1:second_deadlock_stack=1
+        ;;
+    *) echo "run.sh: --sanitize '$sanitize' is neither address nor thread" >&2 && exit 2 ;;
+esac
+for one in "${labels[@]}"; do
+    [[ -z $one ]] || setup+=(--target "tests_$one")
+done
+jobscripts/setup.sh --build "$build" "${setup[@]}"
+
+# A label stands for itself alone: -L takes a regular expression.
+[[ -z ${labels[0]} ]] || ctest_arguments+=(-L "^($(IFS='|' && echo "${labels[*]}"))\$")
+exec ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" "${ctest_arguments[@]}"

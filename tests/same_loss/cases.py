@@ -1,0 +1,182 @@
+"""The table of what must not change the numbers: models, and the grids and splits each one runs on.
+
+A split is a line of words: `dp2 tp2 pp4 sp2` the grid, `v2` virtual stages, a schedule's, method's or layout's name, `megatron-sp`
+for tensor.sequence_parallel, `micro2` the micro batch, anything with `=` an override as on the command line. What is not named is
+left out of the input, so defaults are exercised too.
+"""
+import dataclasses
+
+WORDS = {
+    "gpipe": "pipeline.schedule=gpipe",
+    "1f1b": "pipeline.schedule=1f1b",
+    "interleaved": "pipeline.schedule=interleaved",
+    "zero-bubble": "pipeline.schedule=zero-bubble",
+    "ring": "sequence.method=ring",
+    "ulysses": "sequence.method=ulysses",
+    "zigzag": "sequence.layout=zigzag",
+    "contiguous": "sequence.layout=contiguous",
+    "megatron-sp": "tensor.sequence_parallel=true",
+}
+PREFIXES = {"dp": "grid.dp", "tp": "grid.tp", "pp": "grid.pp", "sp": "grid.sp", "v": "pipeline.virtual_stages",
+            "micro": "train.micro_batch_size"}
+
+
+def overrides(split):
+    """The overrides that a split stands for, and its number of ranks."""
+    found, ranks = [], 1
+    for word in split.split():
+        letters = word.rstrip("0123456789")
+        if word in WORDS:
+            found.append(WORDS[word])
+        elif "=" in word:
+            found.append(word)
+        else:
+            number = int(word[len(letters):])
+            found.append(f"{PREFIXES[letters]}={number}")
+            ranks *= number if letters in ("dp", "tp", "pp", "sp") else 1
+    return found, ranks
+
+
+# ---- models: the input that a case and its reference share --------------------------------------------------------------
+
+TRAIN = {"global_batch_size": 8, "micro_batch_size": 1, "steps": 10, "seed": 1234, "clip_grad": 1.0}
+ADAMW = {"lr": 1e-3, "min_lr": 0, "lr_schedule": "constant", "warmup_steps": 0}
+GPT = {"num_layers": 4, "hidden_size": 64, "num_attention_heads": 8, "ffn_hidden_size": 256, "vocab_size": 256, "seq_length": 32}
+LLAMA = {"num_layers": 4, "hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2, "ffn_hidden_size": 192,
+         "vocab_size": 256, "seq_length": 32, "normalization": "rmsnorm", "activation": "swiglu", "position_embedding": "rope",
+         "bias": False, "tie_word_embeddings": False}
+ODD = {"num_layers": 5, "hidden_size": 60, "num_attention_heads": 3, "ffn_hidden_size": 150, "vocab_size": 257, "seq_length": 36}
+DOCUMENTS = {"end_of_document": 10, "mask_across_documents": True}
+
+
+def model(shape, train=(), data=(), optimizer=()):
+    """An input without its data path: small, serial, constant learning rate."""
+    return {"model": shape, "train": TRAIN | dict(train), "optimizer": ADAMW | dict(optimizer), "device": {"threads": 1},
+            "data": {"format": "text"} | dict(data)}
+
+
+MODELS = {
+    "gpt": model(GPT),
+    "llama": model(LLAMA),
+    "odd": model(ODD, {"global_batch_size": 12}),
+    "odd-llama": model(ODD | {"num_attention_heads": 6, "num_key_value_heads": 3, "normalization": "rmsnorm", "activation": "swiglu",
+                              "position_embedding": "rope", "bias": False, "tie_word_embeddings": False},
+                       {"global_batch_size": 12}),
+    "deep": model(GPT | {"num_layers": 8, "hidden_size": 32, "num_attention_heads": 4, "ffn_hidden_size": 128}),
+    "deep-llama": model(LLAMA | {"num_layers": 8, "hidden_size": 32, "num_attention_heads": 4, "ffn_hidden_size": 96}),
+    "untied": model(GPT | {"tie_word_embeddings": False}),
+    "tied-llama": model(LLAMA | {"tie_word_embeddings": True}),
+    "no-positions": model(GPT | {"position_embedding": "none"}),
+    "wide-head": model(GPT | {"num_attention_heads": 4, "head_dim": 24}),
+    "sgd": model(GPT | {"seq_length": 64}, optimizer={"type": "sgd", "lr": 0.1}),
+    "sgd-documents": model(LLAMA | {"seq_length": 64}, data=DOCUMENTS, optimizer={"type": "sgd", "lr": 0.1}),
+    "dropout": model(GPT | {"hidden_dropout": 0.1, "attention_dropout": 0.1}),
+    "dropout-llama": model(LLAMA | {"hidden_dropout": 0.1, "attention_dropout": 0.1}),
+    "documents": model(GPT, data=DOCUMENTS),
+    "documents-llama": model(LLAMA, data=DOCUMENTS),
+    "bf16": model(GPT, {"precision": "bf16"}),
+    "bf16-llama": model(LLAMA, {"precision": "bf16"}),
+}
+
+# ---- cases --------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """`split` of `model` must report the losses and gradient norms of `reference` ("" is the serial run)."""
+
+    model: str
+    split: str
+    reference: str = ""
+    bitwise: bool = False
+    first: float = 1e-5  # relative difference allowed at step 1; it grows geometrically to
+    last: float = 1e-3   # this one at the last step
+
+    def name(self):
+        return f"{self.model}: {self.split}" + (f" == {self.reference}" if self.bitwise else "")
+
+
+def close(name, *splits, **limits):
+    """Each split against the serial run."""
+    return [Case(name, split, **limits) for split in splits]
+
+
+def bits(name, split, *changes):
+    """`split` with each change against `split` itself, bit for bit."""
+    return [Case(name, f"{split} {change}".strip(), split, bitwise=True) for change in changes]
+
+
+GROUPS = {
+    "axes": [
+        *close("gpt", "dp1 tp1 pp1 sp1", "dp2", "dp4", "dp8", "tp2", "tp4", "tp8", "pp2", "pp4", "sp2", "sp4", "sp8"),
+        *close("llama", "tp2", "tp4", "tp8", "pp4", "sp4"),
+        *close("odd", "dp3", "tp3", "pp3", "pp5", "sp3"),
+        *close("odd-llama", "tp6", "dp6"),
+        *close("deep", "pp8"),
+        *close("no-positions", "tp2", "sp2"),
+        *close("wide-head", "tp4", "sp2"),
+        *close("gpt", "device.threads=2", "tp2 device.threads=2"),
+    ],
+    "pairs": [
+        *close("gpt", "dp2 tp2", "dp2 pp2", "dp2 sp2", "tp2 pp2", "tp2 sp2", "pp2 sp2"),
+        *close("llama", "dp2 tp4", "dp4 pp2", "dp2 sp4", "tp2 pp4", "tp4 sp2", "pp2 sp4", "tp2 sp4"),
+        *close("odd", "dp2 tp3", "tp3 pp2", "pp2 sp3", "tp3 sp2", "dp3 sp2", "dp2 pp3"),
+        *close("odd-llama", "tp3 pp2", "dp2 tp3", "tp3 sp2"),
+    ],
+    "triples": [
+        *close("gpt", "dp2 tp2 pp2", "dp2 tp2 sp2", "dp2 pp2 sp2", "tp2 pp2 sp2", "dp2 tp2 pp2 grid.order=pp-dp-sp-tp",
+               "tp2 pp2 sp2 grid.order=sp-pp-tp-dp", "dp2 tp2 pp2 sp2"),
+        *close("llama", "dp2 tp2 pp2", "dp2 tp2 sp2", "dp2 pp2 sp2", "tp2 pp2 sp2"),
+    ],
+    "schedules": [
+        *close("deep", "pp2 gpipe", "pp4 gpipe", "pp4 1f1b", "pp2 interleaved v2", "pp2 interleaved v4", "pp4 interleaved v2",
+               "pp2 zero-bubble", "pp4 zero-bubble", "pp4 pipeline.layers_per_stage=[1,3,3,1]",
+               "pp2 interleaved v2 pipeline.layers_per_stage=[1,2,2,3]"),
+        *close("deep-llama", "pp2 interleaved v4", "pp2 dp2 zero-bubble", "tp2 pp2 interleaved v2", "pp2 sp2 interleaved v2",
+               "tp2 pp2 zero-bubble", "pp2 sp2 gpipe", "dp2 tp2 pp2 zero-bubble", "dp2 pp2 interleaved v2"),
+        *close("odd", "pp2 gpipe", "pp2 interleaved v2", "pp3 zero-bubble"),
+        *close("untied", "pp2", "pp4 zero-bubble", "tp2 pp2"),
+        *close("tied-llama", "pp2", "dp2 tp2 pp2"),
+    ],
+    "sequence": [
+        *close("gpt", "sp2 ring contiguous", "sp4 ring contiguous", "sp4 ring zigzag", "sp2 ulysses", "sp4 ulysses", "sp8 ulysses",
+               "dp2 sp2 ulysses", "pp2 sp2 ulysses"),
+        *close("llama", "sp2 ring contiguous", "sp4 ring contiguous", "sp8 ring zigzag", "sp2 ulysses", "sp4 ulysses",
+               "tp2 sp2 ulysses", "tp2 sp4 ring contiguous"),
+        *close("odd", "sp3 ring contiguous", "sp3 ulysses"),
+        *close("sgd", "sp2", "sp4", "sp2 contiguous", "sp4 ulysses", "dp2 sp2"),
+        *close("sgd-documents", "sp2", "sp4", "sp4 contiguous", "sp2 ulysses", "tp2 sp2"),
+    ],
+    "tensor": [
+        *close("gpt", "tp2 megatron-sp", "tp4 megatron-sp", "tp8 megatron-sp", "dp2 tp2 megatron-sp", "tp2 pp2 megatron-sp",
+               "tp2 sp2 megatron-sp", "tp2 sp2 ulysses megatron-sp", "tp2 pp2 sp2 megatron-sp"),
+        *close("llama", "tp2 megatron-sp", "tp4 megatron-sp", "tp4 sp2 megatron-sp", "tp4 pp2 zero-bubble megatron-sp"),
+        *close("odd", "tp3 megatron-sp", "tp3 pp2 megatron-sp"),
+        *close("odd-llama", "tp3 megatron-sp", "tp6 megatron-sp"),
+        *close("sgd", "tp2", "tp4 megatron-sp", "pp2"),
+    ],
+    "batch": [
+        *close("gpt", "micro2", "micro4", "micro8", "dp2 micro4", "pp2 micro2", "tp2 micro2", "sp2 micro4"),
+        *close("documents", "micro2", "micro8", "dp2", "dp4 micro2", "pp2 micro2", "tp2", "sp2", "sp2 contiguous", "sp2 ulysses"),
+        *close("documents-llama", "dp8", "sp4", "tp2 pp2", "tp2 sp2 megatron-sp"),
+        *close("dropout", "dp2", "tp2", "tp2 megatron-sp", "pp2", "sp2", "sp2 contiguous", "sp2 ulysses", "micro4"),
+        *close("dropout-llama", "dp2 tp2 pp2", "tp4", "sp4", "pp2 interleaved v2"),
+    ],
+    "bitwise": [
+        *bits("gpt", "dp4", "comm.overlap=false", "comm.bucket_size=1", "comm.bucket_size=4000", "comm.bucket_size=1GiB",
+              "comm.max_count=1000", ""),
+        *bits("gpt", "dp2 tp2 megatron-sp", "comm.overlap=false", "comm.max_count=1000"),
+        *bits("llama", "dp2 sp2", "comm.overlap=false", "comm.bucket_size=4000", "comm.max_count=1000"),
+        *bits("llama", "tp4", "comm.overlap=false", "comm.max_count=1000"),
+        *bits("llama", "sp4 ulysses", "comm.overlap=false", "comm.max_count=1000"),
+        *bits("deep", "pp2", "gpipe", "zero-bubble", "interleaved v2", "interleaved v4", "comm.overlap=false", "comm.max_count=1000"),
+        *bits("deep-llama", "pp4", "gpipe", "zero-bubble", "interleaved v2"),
+        *bits("dropout", "dp2 pp2", "gpipe", "zero-bubble", "comm.bucket_size=1", "comm.overlap=false"),
+        *bits("gpt", "", "dp1 tp1 pp1 sp1", "data.prefetch=1"),
+    ],
+    "bf16": [
+        *close("bf16", "dp2", "tp2", "pp2", "sp2", "dp2 tp2 pp2", "micro4", first=2e-3, last=2e-2),
+        *close("bf16-llama", "tp4 megatron-sp", "sp4", "pp2 zero-bubble", "dp2 sp2 ulysses", first=2e-3, last=2e-2),
+        *bits("bf16", "dp2 pp2", "comm.overlap=false", "comm.bucket_size=4000", "gpipe", "zero-bubble"),
+    ],
+}

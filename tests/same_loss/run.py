@@ -1,0 +1,109 @@
+"""What must not change the numbers does not: runs the cases of cases.py and compares records.
+
+Each case is one run of the trainer on its grid, compared with a reference of the same model: the serial run, to a tolerance
+that grows from step 1 to the last, or another split, bit for bit. Every record is also held to its own promises: finite
+numbers, the same data as the reference, predicted bytes equal to measured ones.
+"""
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from trainer import Trainer, numpy, parse_arguments, read_record, show, write_counting_text  # noqa: E402
+
+from cases import GROUPS, MODELS, overrides  # noqa: E402
+
+
+class Runs:
+    """Runs by (model, split), each done once."""
+
+    def __init__(self, trainer, text):
+        self.trainer = trainer
+        self.text = text
+        self.done = {}
+
+    def record(self, model, split, again=False):
+        """The record of a run and its seconds; raises RuntimeError with the output of a run that failed."""
+        key = (model, split)
+        if again or key not in self.done:
+            self.done[key] = self.run(model, split)
+        return self.done[key]
+
+    def run(self, model, split):
+        source = MODELS[model] | {"data": MODELS[model]["data"] | {"train": [str(self.text)]}}
+        changes, ranks = overrides(split)
+        result = self.trainer.train(source, ranks, [*changes, "output.overwrite=true"])
+        if result.exit_code != 0:
+            raise RuntimeError(show(result))
+        return read_record(result.output), result.seconds
+
+
+def relative(values, reference):
+    return numpy.abs(values - reference) / numpy.maximum(numpy.abs(reference), 1e-30)
+
+
+def compare(case, record, reference):
+    """Complaints about one case, and its largest relative differences at the first and the last step."""
+    complaints, first, last = [], 0.0, 0.0
+    for name in ("loss", "grad_norm"):
+        ours, theirs = record[f"steps/{name}"], reference[f"steps/{name}"]
+        if ours.shape != theirs.shape:
+            return [f"{name}: {len(ours)} steps, the reference has {len(theirs)}"], numpy.inf, numpy.inf
+        difference = relative(ours, theirs)
+        allowed = numpy.zeros(len(ours)) if case.bitwise else numpy.geomspace(case.first, case.last, len(ours))
+        wrong = numpy.flatnonzero(~(difference <= allowed))
+        if wrong.size:
+            at = wrong[0]
+            complaints.append(f"{name} at step {at + 1}: {ours[at]!r}, the reference {theirs[at]!r}: "
+                              f"relative difference {difference[at]:.2e}, allowed {allowed[at]:.2e}")
+        first, last = max(first, difference[0]), max(last, difference[-1])
+    for name in ("tokens", "data_hash", "learning_rate"):
+        if not numpy.array_equal(record[f"steps/{name}"], reference[f"steps/{name}"]):
+            complaints.append(f"{name} differs: {record[f'steps/{name}'][:3]}..., the reference {reference[f'steps/{name}'][:3]}...")
+    return complaints, first, last
+
+
+def check_ledgers(record):
+    """Complaints about what a record promises of itself."""
+    complaints = []
+    for predicted, measured in (("memory/predicted_peak", "memory/measured_peak"), ("wire/predicted", "wire/sent")):
+        if not numpy.array_equal(record[predicted], record[measured]):
+            where = tuple(numpy.argwhere(record[predicted] != record[measured])[0])
+            complaints.append(f"{measured} at {where}: {record[measured][where]}, predicted {record[predicted][where]}")
+    spent = record["time/seconds"].sum(axis=(0, 2))
+    wall = record["steps/seconds"].sum()
+    if numpy.abs(spent - wall).max() > 0.05 * wall + 0.02:
+        complaints.append(f"the time categories of the ranks sum to {spent.min():.3f} to {spent.max():.3f} s, the steps to {wall:.3f} s")
+    return complaints
+
+
+def main():
+    arguments = parse_arguments(__doc__.splitlines()[0])
+    cases = [case for group in arguments.group or GROUPS for case in GROUPS[group] if arguments.filter in case.name()]
+    if arguments.list:
+        print("\n".join(case.name() for case in cases))
+        return 0
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="same_loss-") as folder:
+        text = pathlib.Path(folder) / "counting.txt"
+        write_counting_text(text)
+        runs = Runs(Trainer(arguments.binary, arguments.mpirun, folder), text)
+        for case in cases:
+            complaints, first, last, seconds = [], numpy.nan, numpy.nan, 0.0
+            try:
+                reference, _ = runs.record(case.model, case.reference)
+                record, seconds = runs.record(case.model, case.split, again=True)
+                complaints, first, last = compare(case, record, reference)
+                complaints += check_ledgers(record)
+            except RuntimeError as error:
+                complaints = [str(error)]
+            failed += bool(complaints)
+            print(f"{'FAILED' if complaints else 'ok':6} {first:8.1e} {last:8.1e} {seconds:5.1f} s  {case.name()}", flush=True)
+            for complaint in complaints:
+                print("       " + complaint.replace("\n", "\n       "), flush=True)
+    print(f"{len(cases) - failed} of {len(cases)} cases hold; columns: largest relative difference at the first and at the last step")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Runs the trainer as a user would, and reads its record. Shared by the drivers under tests/.
+
+Owns: starting `quadrille train` through the launcher, its time limit, and the record as plain numpy arrays. It judges nothing.
+An input is a dict of sections; it is written as JSON, which is YAML.
+"""
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+try:
+    import h5py
+    import numpy
+except ImportError as error:
+    print(f"skipped: {error} for {sys.executable}; on Debian: apt-get install python3-h5py python3-numpy")
+    sys.exit(77)
+
+LAUNCH = pathlib.Path(__file__).resolve().parents[1] / "jobscripts/launch.sh"
+
+
+@dataclasses.dataclass
+class Result:
+    """One finished run: exit code (None when the time limit ended it), what it printed, its seconds and output folder."""
+
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    seconds: float
+    output: pathlib.Path
+
+
+class Trainer:
+    """Runs of one binary in one scratch folder, with one compute thread a rank unless the input says otherwise."""
+
+    def __init__(self, binary, mpirun, folder):
+        self.binary = pathlib.Path(binary).resolve()
+        self.folder = pathlib.Path(folder)
+        self.environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({"MPIRUN": mpirun} if mpirun else {})
+
+    def train(self, source, ranks, overrides=(), name="run", seconds=60):
+        """Trains the input `source` (a dict, or a file's text) on `ranks` ranks; its output folder is the scratch folder's own."""
+        path = self.folder / f"{name}.yaml"
+        output = self.folder / f"{name}-output"
+        path.write_text(source if isinstance(source, str) else json.dumps(source, indent=1))
+        return self.run(["train", path, f"output.directory={output}", *overrides], ranks, output, seconds)
+
+    def run(self, arguments, ranks=1, output=None, seconds=60):
+        """Runs the binary with any arguments. A single rank needs no launcher, as users start it."""
+        command = [str(part) for part in [self.binary, *arguments]]
+        if ranks > 1:
+            command = [str(LAUNCH), str(ranks), *command]
+        begin = time.monotonic()
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   errors="replace", env=self.environment, cwd=self.folder, start_new_session=True)
+        try:
+            out, err = process.communicate(timeout=seconds)
+            exit_code = process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+            exit_code = None
+        return Result(exit_code, out, err, time.monotonic() - begin, output)
+
+
+def read_record(folder):
+    """The record's datasets as {path: array}, and the root's attributes under "attributes"."""
+    record = {}
+    with h5py.File(folder / "run.h5", "r") as file:
+        record["attributes"] = dict(file.attrs)
+        file.visititems(lambda path, item: record.update({path: item[()]}) if isinstance(item, h5py.Dataset) else None)
+    return record
+
+
+def write_counting_text(path, lines=400, seed=1):
+    """A text in which position matters: each line counts on from a pseudo-random number, for a pseudo-random while."""
+    state = seed
+    with open(path, "w") as file:
+        for _ in range(lines):
+            state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+            first, count = state >> 54, 2 + (state >> 40) % 23
+            file.write(" ".join(str(first + i) for i in range(count)) + "\n")
+
+
+def parse_arguments(description):
+    """The arguments that every driver takes."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--binary", default="build/quadrille", help="the trainer")
+    parser.add_argument("--mpirun", help="the launcher's mpirun (default: jobscripts/launch.sh chooses)")
+    parser.add_argument("--group", action="append", help="only this group of cases; repeatable")
+    parser.add_argument("--filter", default="", help="only cases whose name contains this")
+    parser.add_argument("--list", action="store_true", help="print the cases and stop")
+    return parser.parse_args()
+
+
+def show(result, lines=15):
+    """The end of what a run printed, and how to read its exit, for a failure's report."""
+    code = "killed at its time limit" if result.exit_code is None else f"exit {result.exit_code}"
+    tail = "\n".join((result.stdout[-2000:] + "\n" + result.stderr[-4000:]).strip().splitlines()[-lines:])
+    return f"{code} after {result.seconds:.1f} s\n{tail}"

@@ -1,0 +1,219 @@
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include "config_fixture.hpp"
+
+#include "config/names.hpp"
+
+using namespace quadrille;
+
+TEST_CASE_FIXTURE(ConfigFixture, "unknown, misplaced, duplicate, ill-typed and impossible are all reported in one pass") {
+    const std::string text = refusal(
+        "model:\n"
+        "  num_layers: four\n"                    // 2 wrong type
+        "  hiden_size: 64\n"                      // 3 misspelt
+        "  lr: 1e-3\n"                            // 4 misplaced
+        "  num_attention_heads: 6\n"              // 5
+        "  num_attention_heads: 6\n"              // 6 duplicate
+        "grid: {tp: 4}\n"                         // 7 does not divide 6 heads
+        "zero_optimization:\n"                    // 8 another's section
+        "  stage: 2\n"                            // 9
+        "optimizer: {lr: 1e-3, min_lr: 2e-3}\n",  // 10 min above lr
+        {"grid.pp=x", "train.stps=3"});
+    INFO(text);
+    CHECK_HAS(text, "in.yaml:2:15: model.num_layers: found 'four', which is not a number, allowed: an integer 1 to 100000");
+    CHECK_HAS(text, "in.yaml:3:3: model.hiden_size: found an unknown key, allowed in model: num_layers, hidden_size,");
+    CHECK_HAS(text, "did you mean model.hidden_size?");
+    CHECK_HAS(text, "in.yaml:4:3: model.lr: found an unknown key");
+    CHECK_HAS(text, "it belongs elsewhere: optimizer.lr");
+    CHECK_HAS(text, "in.yaml:6:3: model.num_attention_heads: found the key twice, allowed: once; the first is at in.yaml:5:3");
+    CHECK_HAS(text, "in.yaml:7:12: grid.tp: found tp 4, which does not divide num_attention_heads 6");
+    CHECK_HAS(text, "in.yaml:8:1: zero_optimization: found an unknown section");
+    CHECK_HAS(text, "in.yaml:9:3: zero_optimization.stage: found an unknown key; did you mean sharding.zero_stage?");
+    CHECK_HAS(text, "in.yaml:10:31: optimizer.min_lr: found min_lr 0.002, allowed: at most lr 0.001");
+    CHECK_HAS(text, "override 1 'grid.pp=x': grid.pp: found 'x', which is not a number");
+    CHECK_HAS(text, "override 2 'train.stps=3': train.stps: found an unknown key");
+    CHECK(text.find("in.yaml:2:") < text.find("in.yaml:10:"));
+    CHECK(text.find("in.yaml:10:") < text.find("override 1"));
+    CHECK(lines(text) == 10);
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "what follows only from a broken value is not blamed on its default") {
+    CHECK(lines(refusal("model: {num_attention_heads: twelve}\ngrid: {tp: 5}\n")) ==
+          2);  // tp 5 against ffn 3072, not against heads
+    CHECK(lines(refusal("train: {micro_batch_size: x, global_batch_size: 7}\n")) == 1);
+    CHECK(lines(refusal("model: {num_layers: 4\n", {"grid.tp=-3"})) == 2);
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "overrides: the file's rules, the file's place") {
+    const std::string base = "model: {num_layers: 4}\ntrain: {steps: 7}\n";
+    CHECK(load(base, {"train.steps=9"}).train.steps == 9);
+    CHECK(load(base, {"train.steps=1e2", "model.bias=false", "comm.bucket_size=1KiB"}).comm.bucket_size == 1024);
+    CHECK(load(base, {"pipeline.layers_per_stage=[4]"}).pipeline.layers_per_stage == std::vector<int>{4});
+    CHECK(load(base, {"comm.compression={method: none}"}).model.num_layers == 4);
+    CHECK(load(base, {"output.directory=a=b"}).output.directory == "a=b");
+    CHECK(load(base, {"model.head_dim=auto"}).model.head_dim == 64);
+    CHECK_HAS(refusal(base, {"train.steps=1", "train.steps=2"}),
+              "override 2 'train.steps=2': train.steps: found the key twice, allowed: once; the first is override 1");
+    CHECK_HAS(refusal(base, {"steps=3"}),
+              "override 1 'steps=3': an override is written section.key=value; it belongs elsewhere: train.steps");
+    CHECK_HAS(refusal(base, {"--tensor-model-parallel-size=2"}), "did you mean grid.tp?");
+    CHECK_HAS(refusal(base, {"train.steps"}), "section.key=value");
+    CHECK_HAS(refusal(base, {""}), "section.key=value");
+    CHECK_HAS(refusal(base, {"="}), "section.key=value");
+    CHECK_HAS(refusal(base, {"..=1"}), "section.key=value");
+    CHECK_HAS(refusal(base, {"a..b=1"}), "override 1 'a..b=1'");
+    CHECK_HAS(refusal(base, {"train.steps="}), "override 1 'train.steps=': ");
+    CHECK_HAS(refusal(base, {"train.steps=[1"}), "override 1 'train.steps=[1': ");
+    CHECK_HAS(refusal(base, {"train.steps=0"}), "train.steps: found '0', allowed: an integer 1 to 1e12");
+    CHECK_HAS(refusal(base, {"zero_optimization.stage=1"}), "did you mean sharding.zero_stage?");
+    CHECK_HAS(refusal(base, {"comm.compression=3"}), "comm.compression: found '3', allowed: a mapping of method, ratio");
+    CHECK_HAS(refusal("train: {steps: many}\n", {"train.steps=9"}), "in.yaml:1:16: train.steps: found 'many'");
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "booleans, and words that only look like something else") {
+    for (const char* word : {"true", "True", "TRUE", "\"true\""})
+        CHECK(load(fmt::format("comm: {{overlap: {}}}\n", word)).comm.overlap);
+    for (const char* word : {"false", "False", "FALSE"})
+        CHECK_FALSE(load(fmt::format("comm: {{overlap: {}}}\n", word)).comm.overlap);
+    CHECK_HAS(refusal("comm: {overlap: yes}\n"), "comm.overlap: found 'yes', allowed: true | false; did you mean true?");
+    CHECK_HAS(refusal("comm: {overlap: off}\n"), "did you mean false?");
+    for (const char* word : {"1", "null", "~", "", "tRUE", "[true]"})
+        CHECK_HAS(refusal(fmt::format("comm: {{overlap: {}}}\n", word)), "comm.overlap");
+    // Text keys keep the text.
+    for (const char* word :
+         {"no", "off", "on", "yes", "null", "1.0", "1e3", "2024-05-20", "true", "0x10", "010", "01:30:00", "a b", "NaN"}) {
+        INFO(word);
+        CHECK(load(fmt::format("output:\n  directory: {}\n", word)).output.directory == word);
+        const auto data = load(fmt::format("data: {{train: [{}]}}\n", word)).data.train;
+        REQUIRE(data.size() == 1);
+        CHECK(data[0] == (folder / word).string());
+    }
+    CHECK_HAS(refusal("output: {directory: \"\"}\n"), "output.directory: found an empty text");
+    CHECK_HAS(refusal("output: {directory: }\n"), "output.directory: found nothing");
+    CHECK_HAS(refusal("checkpoint: {resume: no}\n"), "checkpoint.resume: found 'no', allowed: auto | none; did you mean none?");
+    CHECK_HAS(refusal("checkpoint: {resume: ~}\n"), "checkpoint.resume: found '~', allowed: auto | none; did you mean none?");
+    CHECK(refusal("checkpoint: {resume: none}\n").empty());
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "numbers in every habit") {
+    const Config c =
+        load("train: {steps: 5e3, seed: \"77\"}\noptimizer: {lr: \"1e-4\", min_lr: 6.0e-6, eps: 1E-6}\ncomm: {bucket_size: 2e6}\n");
+    CHECK(c.train.steps == 5000);
+    CHECK(c.train.seed == 77);
+    CHECK(c.optimizer.lr == 1e-4);
+    CHECK(c.optimizer.min_lr == 6e-6);
+    CHECK(c.comm.bucket_size == 2000000);
+    CHECK_HAS(refusal("train: {steps: 010}\n"), "found '010', which has a leading zero");
+    CHECK_HAS(refusal("train: {steps: 0x10}\n"), "found '0x10', which is not decimal");
+    CHECK_HAS(refusal("train: {steps: 1_000}\n"), "which has digit separators");
+    CHECK_HAS(refusal("train: {steps: 01:30:00}\n"), "which looks like a time");
+    CHECK_HAS(refusal("train: {steps: 1.5}\n"), "which is not whole");
+    CHECK_HAS(refusal("train: {steps: -1}\n"), "found '-1', allowed: an integer 1 to 1e12");
+    CHECK_HAS(refusal("train: {steps: 1e30}\n"), "which is more than 64 bits hold");
+    CHECK_HAS(refusal("optimizer: {lr: .nan}\n"), "found '.nan', which is not finite, allowed: a number 0 to 1e38");
+    CHECK_HAS(refusal("optimizer: {lr: -.inf}\n"), "which is not finite");
+    CHECK_HAS(refusal("optimizer: {beta1: 1}\n"), "found '1', allowed: a number at least 0, below 1");
+    CHECK_HAS(refusal("optimizer: {eps: 0}\n"), "found '0', allowed: a number above 0, at most 1e38");
+    CHECK_HAS(refusal("train: {clip_grad: -1}\n"), "train.clip_grad: found '-1'");
+    CHECK(load("train: {clip_grad: 0}\n").train.clip_grad == 0);
+    CHECK_HAS(refusal("comm: {bucket_size: 25MB}\n"), "whose unit is not known; the units are KiB, MiB, GiB and TiB");
+    CHECK_HAS(refusal("train: {steps: 1KiB}\n"), "this is not a number of bytes");
+    CHECK_HAS(refusal("grid: {dp: -1}\n"), "or auto; write auto for what is left over");
+    CHECK_HAS(refusal("train: {global_batch_size: [1]}\n"), "train.global_batch_size: found a list of 1");
+    CHECK_HAS(refusal("model: {hidden_dropout: {}}\n"), "model.hidden_dropout: found a mapping");
+    CHECK_HAS(refusal("train: {steps: auto}\n"), "found 'auto', which is not a number");
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "keys and values of later parts are refused as not in this build, their defaults are not") {
+    CHECK(refusal("sharding: {zero_stage: 0, shard_size: auto, prefetch: 1}\nrecompute: {granularity: none}\n"
+                  "offload: {optimizer: none, parameters: none, gradients: none, activations: none, nvme_path: null, block_size: "
+                  "1MiB, queue_depth: 32}\n"
+                  "comm: {backend: auto, algorithm: auto, check: false, compression: {method: none, ratio: 0.01, bits: 4, "
+                  "error_feedback: true, exclude: [embedding, head]}, staleness: 0, watchdog: 300}\n"
+                  "train: {deterministic: run, time_limit: null}\nloss_scale: {initial: 65536, window: 1000, minimum: 1}\n"
+                  "checkpoint: {directory: auto, interval: 0, hints: {}, keep: 2, resume: auto, asynchronous: false}\n"
+                  "model: {lora: null}\ngrid: {pretend_nodes: 0}\ndevice: {backend: cpu}\n")
+              .empty());
+    CHECK(refusal("offload: {block_size: 1048576}\nsharding: {shard_size: 1}\ncomm: {backend: mpi, algorithm: ring}\n").empty());
+    for (const char* text : {"model: {lora: {rank: 8}}",
+                             "model: {lora: {}}",
+                             "sharding: {zero_stage: 1}",
+                             "sharding: {shard_size: 2}",
+                             "sharding: {prefetch: 2}",
+                             "recompute: {granularity: full}",
+                             "recompute: {granularity: selective}",
+                             "offload: {optimizer: cpu}",
+                             "offload: {parameters: nvme}",
+                             "offload: {gradients: cpu}",
+                             "offload: {activations: nvme}",
+                             "offload: {nvme_path: /tmp}",
+                             "offload: {block_size: 2MiB}",
+                             "offload: {queue_depth: 8}",
+                             "comm: {backend: nccl}",
+                             "comm: {algorithm: shared}",
+                             "comm: {algorithm: hierarchical}",
+                             "comm: {algorithm: native}",
+                             "comm: {bucket_size: auto}",
+                             "comm: {check: true}",
+                             "comm: {compression: {method: topk}}",
+                             "comm: {compression: {bits: 8}}",
+                             "comm: {compression: {exclude: []}}",
+                             "comm: {staleness: 1}",
+                             "comm: {watchdog: 0}",
+                             "grid: {order: auto}",
+                             "grid: {pretend_nodes: 2}",
+                             "train: {precision: fp16}",
+                             "train: {deterministic: grid}",
+                             "train: {time_limit: 60}",
+                             "loss_scale: {initial: 1024}",
+                             "loss_scale: {window: 1}",
+                             "loss_scale: {minimum: 2}",
+                             "device: {backend: cuda}",
+                             "checkpoint: {directory: here}",
+                             "checkpoint: {interval: 5}",
+                             "checkpoint: {hints: {a: b}}",
+                             "checkpoint: {keep: 1}",
+                             "checkpoint: {resume: runs/x}",
+                             "checkpoint: {asynchronous: true}"}) {
+        const std::string answer = refusal(text);
+        INFO(text);
+        CHECK_HAS(answer, "not in this build");
+        CHECK(lines(answer) == 1);
+    }
+    // What is no value at all is said so.
+    CHECK_HAS(refusal("sharding: {zero_stage: two}\n"), "found 'two', which is not a number");
+    CHECK_HAS(refusal("comm: {algorithm: rings}\n"), "found 'rings', allowed: auto | ring; did you mean ring?");
+    CHECK_HAS(refusal("recompute: {granularity: half}\n"), "found 'half', allowed: none");
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "choices are spelt as documented") {
+    CHECK(load("pipeline: {schedule: zero-bubble}\n").pipeline.schedule == Schedule::zero_bubble);
+    CHECK(load("pipeline: {schedule: gpipe}\n").pipeline.schedule == Schedule::gpipe);
+    CHECK(load("pipeline: {schedule: 1f1b}\n").pipeline.schedule == Schedule::one_f_one_b);
+    CHECK(spelling(Schedule::zero_bubble) == "zero-bubble");
+    CHECK(spelling(TokenType::uint32) == "uint32");
+    CHECK(load("grid: {order: pp-dp-sp-tp}\n").grid.order == std::vector<std::string>{"pp", "dp", "sp", "tp"});
+    for (const char* order : {"tp-sp-dp", "tp-tp-dp-pp", "tp sp dp pp", "", "tp-sp-dp-pp-"})
+        CHECK_HAS(refusal(fmt::format("grid: {{order: \"{}\"}}\n", order)), "grid.order");
+    CHECK_HAS(refusal("pipeline: {schedule: 1F1B}\n"), "did you mean 1f1b?");
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "names of other trainers are hints, never keys") {
+    const std::string hf = refusal(
+        "{\"architectures\": [\"LlamaForCausalLM\"], \"num_hidden_layers\": 2, \"rms_norm_eps\": 1e-5, \"torch_dtype\": "
+        "\"bfloat16\"}");
+    CHECK(lines(hf) == 4);
+    CHECK_HAS(hf, "did you mean model.num_layers?");
+    CHECK_HAS(hf, "did you mean train.precision?");
+    const std::string ds = refusal(
+        "{\"train_batch_size\": 8, \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}}, "
+        "\"optimizer\": {\"params\": {\"betas\": [0.9, 0.95]}}}");
+    CHECK_HAS(ds, "train_batch_size: found an unknown key");
+    CHECK_HAS(ds, "zero_optimization.stage: found an unknown key; did you mean sharding.zero_stage?");
+    CHECK_HAS(ds, "zero_optimization.offload_optimizer.device: found an unknown key; did you mean offload.optimizer?");
+    CHECK_HAS(ds, "optimizer.params.betas: found an unknown key; did you mean optimizer.beta1? (and optimizer.beta2)");
+    CHECK_HAS(refusal("model.num_layers: 4\n"), "model.num_layers: found an unknown key");
+    CHECK_HAS(refusal("model: 5\n"), "in.yaml:1:8: model: found '5', allowed: a mapping of num_layers, hidden_size");
+    CHECK_HAS(refusal("model: [1]\n"), "model: found a list of 1, allowed: a mapping");
+    // One setting under two names is two problems of one kind, whether they agree or not.
+    CHECK_HAS(refusal("grid: {tp: 2, tensor_model_parallel_size: 2}\n"), "grid.tensor_model_parallel_size: found an unknown key");
+}

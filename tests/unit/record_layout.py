@@ -1,0 +1,84 @@
+"""The record as plain h5py sees it is the record as src/record/README.md describes it, and postproc/ reads it.
+
+    record_layout.py SOURCE_ROOT WRITER      WRITER: record_layout_sample
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+try:
+    import h5py
+    import numpy
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+root, writer = pathlib.Path(sys.argv[1]), sys.argv[2]
+sys.path.insert(0, str(root / "postproc"))
+import record  # noqa: E402
+import timeline  # noqa: E402
+
+SIZES = {"rank": 2, "step": 3, "evaluation": 1, "category": 12, "tier": 3, "book": 5, "axis": 2, "4": 4}  # of the sample
+
+
+def documented():
+    """path → (shape, type, unit) of the table of datasets."""
+    rows = re.findall(r"^\| `(/\w+/\w+)` \| ([^|]+) \| (\w+) \| (\w+) \|$", (root / "src/record/README.md").read_text(), re.M)
+    return {path: (shape.strip(), kind, unit) for path, shape, kind, unit in rows}
+
+
+def check_datasets(file):
+    found = {}
+    file.visititems(lambda name, item: found.update({"/" + name: item}) if isinstance(item, h5py.Dataset) else None)
+    table = documented()
+    assert set(found) == set(table), f"documented or stored, not both: {sorted(set(found) ^ set(table))}"
+    for path, (shape, kind, unit) in table.items():
+        data = found[path]
+        wanted = () if shape == "scalar" else tuple(SIZES[name] for name in shape.split(", "))
+        assert data.shape == wanted, f"{path}: shape {data.shape}, documented {wanted}"
+        assert data.attrs["unit"] == unit, f"{path}: unit {data.attrs['unit']}, documented {unit}"
+        assert len(data.attrs["description"]) > 10, f"{path}: no description"
+        types = {"int64": numpy.dtype("<i8"), "double": numpy.dtype("<f8"), "string": numpy.dtype("O")}
+        assert data.dtype == types[kind], f"{path}: type {data.dtype}, documented {kind}"
+
+
+def check_attributes(file):
+    for name in ("schema", "version", "git_commit", "command", "start_time"):
+        assert isinstance(file.attrs[name], str) and file.attrs[name], name
+    assert file.attrs["schema"] == "quadrille-run-1"
+    assert file.attrs["exit_code"] == 0 and file.attrs["complete"] == 1
+    assert file["config"].attrs["yaml"].startswith("model:")
+    assert file["environment"].attrs["hosts"] == "alpha,beta"
+    assert file["wire/sent"].attrs["estimated"] == 0
+
+
+def check_loading(directory):
+    run = record.load(directory)
+    assert run.loss.tolist() == [5.25, 5.0, 4.75] and run.ranks == 2
+    assert run.coordinates.tolist() == [[0, 0, 0, 0], [0, 1, 0, 0]]
+    assert run.data_hash[0] == -15  # 64 bits as a signed number
+    assert abs(run.seconds_of("optimizer")[1, 1] - 2.014) < 1e-12
+    assert run.peak_of("host", "weights").tolist() == [2**40 + 5, 2**40 + 20]
+    assert run.wire_axes == ["tp", "dp+sp"] and run.wire_sent.tolist() == [[5, 6], [7, 8]]
+    assert run.tokens_per_second == 512 and run.model_flops == 1e21 and run.complete
+
+
+def check_timeline(directory):
+    timeline.main([str(directory)])
+    events = json.loads((directory / "timeline.json").read_text())["traceEvents"]
+    assert [e["name"] for e in events if e["ph"] == "X"] == ["matmul", "all_reduce"]
+    assert events[-1]["pid"] == 1 and events[-1]["dur"] == 1.5e6 and events[-1]["args"]["step"] == 7
+
+
+with tempfile.TemporaryDirectory() as name:
+    directory = pathlib.Path(name)
+    subprocess.run([writer, name], check=True)
+    with h5py.File(directory / "run.h5", "r") as file:
+        check_datasets(file)
+        check_attributes(file)
+    check_loading(directory)
+    check_timeline(directory)
+print(f"{len(documented())} datasets as documented")

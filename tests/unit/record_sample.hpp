@@ -1,0 +1,58 @@
+// A small run record with a different number in every cell, and a directory that goes away with its owner: shared by the record's
+// tests.
+#pragma once
+#include "record/run_record.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace quadrille {
+
+inline RunRecord sample_record(std::int64_t steps = 3) {
+    RunRecord record;
+    record.config_yaml =
+        "model:\n  num_layers: 4\n  hidden_size: 60\ngrid:\n  dp: 1\n  tp: 2\n  pp: 1\n  sp: 1\ntrain:\n  steps: 3\n";
+    record.command = "quadrille train inputs/quickstart.yaml train.steps=3";
+    record.start_time = "2026-01-31T12:00:00Z";
+    record.environment = {{"mpi", "Some MPI 4.1"}, {"device", "cpu"}, {"blas", "a library"}};
+    record.coordinates = {{0, 0, 0, 0}, {0, 1, 0, 0}};
+    record.hosts = {"alpha", "beta"};
+    for (std::int64_t k = 1; k <= steps; ++k) {
+        std::vector<double> seconds(2 * RunRecord::categories.size());
+        for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i] = 0.001 * static_cast<double>(i + 1) + static_cast<double>(k);
+        record.add_step({k, 5.5 - 0.25 * static_cast<double>(k), 1.5, 0.5, 1e-3, 1, 256, 0.5,
+                         0xFFFFFFFFFFFFFFF0ull + static_cast<std::uint64_t>(k)},
+                        seconds);
+    }
+    record.evaluations = {{2, 5.125, 0.25}};
+    for (std::size_t i = 0; i < 2 * RunRecord::peak_cells; ++i)
+        record.predicted_peak.push_back((std::int64_t{1} << 40) + static_cast<std::int64_t>(i));
+    record.measured_peak = record.predicted_peak;
+    record.process_peak = {1 << 20, 1 << 21};
+    record.wire_axes = {"tp", "dp+sp"};
+    record.wire_predicted = {1, 2, 3, 4};
+    record.wire_sent = {5, 6, 7, 8};
+    record.model_flops = 1e21;
+    record.hardware_flops = 2e21;
+    return record;
+}
+
+class TemporaryDirectory {
+  public:
+    TemporaryDirectory() {
+        std::string name = (std::filesystem::temp_directory_path() / "quadrille-test-XXXXXX").string();
+        path_ = ::mkdtemp(name.data());
+    }
+    ~TemporaryDirectory() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    TemporaryDirectory(const TemporaryDirectory&) = delete;
+    TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+    const std::filesystem::path& path() const { return path_; }
+
+  private:
+    std::filesystem::path path_;
+};
+
+}  // namespace quadrille
