@@ -4,6 +4,9 @@
 #include "train/commands.hpp"
 
 #include <cstdio>
+#include <cstdlib>
+
+#include <unistd.h>
 
 using namespace quadrille;
 
@@ -29,9 +32,20 @@ int run(int argc, char** argv) {
     throw Error(Exit::refused, (command.empty() ? "which command?" : "'" + command + "' is no command") + std::string("\n\n") + usage());
 }
 
+// OpenMP's barriers spin, by default for milliseconds; where ranks share cores, that is the time of the rank waited for. The runtime reads
+// its settings when it is loaded, before main, so the program starts itself once more with a short spin, unless the user has chosen.
+void shorten_spinning(char** argv) {
+    for (const char* chosen : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"})
+        if (std::getenv(chosen)) return;
+    setenv("GOMP_SPINCOUNT", "20000", 1);
+    setenv("KMP_BLOCKTIME", "0", 1);
+    execv("/proc/self/exe", argv);  // returns only if that is not possible: then it stays as it is
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    shorten_spinning(argv);
     try {
         return run(argc, argv);
     } catch (const Error& e) {

@@ -27,8 +27,10 @@ void pause() {
 void Backoff::idle() {
     ++idle_;
     if (core_ == Core::own) {
-        if (idle_ < spins) pause();
-        else sched_yield();
+        if (idle_ < spins)
+            pause();
+        else
+            sched_yield();
         return;
     }
     const int yields = core_ == Core::shared ? shared_yields : background_yields;

@@ -60,8 +60,10 @@ struct Bench {
         const auto come = [&] {
             mpi_check(MPI_Recv(out, whole, MPI_FLOAT, partner(), message_tag, world.comm(), MPI_STATUS_IGNORE));
         };
-        if (world.rank() % 2 == 0) go(), come();
-        else come(), go();
+        if (world.rank() % 2 == 0)
+            go(), come();
+        else
+            come(), go();
     }
 };
 

@@ -21,7 +21,9 @@ struct CollectiveRow {
 };
 
 // For every kind and every size, over all ranks; needs at least 2 of them. Sizes are rounded down to whole elements per rank.
-// Collective; all ranks get the rows. `send` goes from even ranks to the next odd one and back: the time is half of the round trip.
-std::vector<CollectiveRow> bench_collectives(World& world, Engine& engine, std::span<const std::int64_t> sizes, int repetitions = 9);
+// Collective; all ranks get the rows. `send` goes from even ranks to the next odd one and back: the time is half of the round
+// trip.
+std::vector<CollectiveRow> bench_collectives(World& world, Engine& engine, std::span<const std::int64_t> sizes,
+                                             int repetitions = 9);
 
 }  // namespace quadrille

@@ -18,11 +18,11 @@ namespace quadrille {
 class Work;
 
 struct EngineOptions {
-    std::int64_t max_count = 0;           // elements per message; 0: as many as MPI takes
+    std::int64_t max_count = 0;              // elements per message; 0: as many as MPI takes
     std::int64_t segment_bytes = 256 << 10;  // grain of pipelining inside a move
-    int compute_threads = 1;              // of this rank: tells whether the progress thread has a core of its own
-    int axes = 1;                         // how many accounts to keep
-    bool progress_thread = true;          // false: moves advance only in start, done and wait
+    int compute_threads = 1;                 // of this rank: tells whether the progress thread has a core of its own
+    int axes = 1;                            // how many accounts to keep
+    bool progress_thread = true;             // false: moves advance only in start, done and wait
 };
 
 // One started move. Cheap to copy; default-constructed: already done.

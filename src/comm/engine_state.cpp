@@ -94,8 +94,10 @@ bool Engine::State::begin_waiting() {
                 begin(work);
                 again = any = true;
             }
-            if (lane.first == nullptr) waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(k));
-            else ++k;
+            if (lane.first == nullptr)
+                waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(k));
+            else
+                ++k;
         }
     }
     return any;
@@ -176,8 +178,10 @@ void Engine::State::serve() {
         } catch (...) {  // kept by guarded; whoever waits gets it
         }
         lock.unlock();
-        if (moved) backoff.reset();
-        else backoff.idle();
+        if (moved)
+            backoff.reset();
+        else
+            backoff.idle();
         while (callers.load(std::memory_order_relaxed) > 0) sched_yield();
         lock.lock();
     }

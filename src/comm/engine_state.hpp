@@ -60,7 +60,7 @@ struct Engine::State {
     std::vector<Lane*> waiting;                          // lanes with moves that have not begun
     std::deque<Work> works;
     std::vector<Work*> spare;
-    std::vector<Work*> active[2];                        // by Priority, in the order in which they began
+    std::vector<Work*> active[2];  // by Priority, in the order in which they began
     std::vector<Account> accounts;
     std::int64_t in_flight = 0;
     int waiters = 0;
@@ -121,8 +121,10 @@ void Engine::State::wait_until(Over is_over) {
             } catch (...) {  // kept by guarded, rethrown below once the books are straight
             }
         }
-        if (moved) backoff.reset();
-        else if (!is_over()) backoff.idle();
+        if (moved)
+            backoff.reset();
+        else if (!is_over())
+            backoff.idle();
     }
     bool others = false;
     {

@@ -37,18 +37,18 @@ struct MessageTag {
 
 struct Move {
     MoveKind kind = MoveKind::all_reduce;
-    ReduceOp op = ReduceOp::sum;  // all_reduce, reduce_scatter
-    DType dtype = DType::f32;     // reduced: f32, f64, bf16, i32; moved: any
-    int group = -1;               // from Engine::group; all kinds but send and receive
+    ReduceOp op = ReduceOp::sum;    // all_reduce, reduce_scatter
+    DType dtype = DType::f32;       // reduced: f32, f64, bf16, i32; moved: any
+    int group = -1;                 // from Engine::group; all kinds but send and receive
     std::vector<Segment> segments;  // moved together in one pass
     // One Slice per segment and member, that of segment k and member i of n at k·n + i. in_slices: reduce_scatter (whose sum ends
     // where), all_to_all (what I send to each member); out_slices: all_gather, all_to_all (where what each member sends goes).
     // Empty: member i has the elements equal_cut(count, n, i) of every segment; an all_reduce is always cut so.
     std::vector<Slice> in_slices, out_slices;
-    int peer = -1;         // send, receive: world rank
-    MessageTag message;    // send, receive
+    int peer = -1;       // send, receive: world rank
+    MessageTag message;  // send, receive
     Priority priority = Priority::urgent;
-    int axis = 0;          // whose account the bytes and seconds go to: an index the caller chooses, < EngineOptions::axes
+    int axis = 0;  // whose account the bytes and seconds go to: an index the caller chooses, < EngineOptions::axes
 };
 
 // Member i's elements when `count` are cut in n nearly equal runs.
@@ -61,8 +61,8 @@ constexpr Extent equal_cut(std::int64_t count, std::int64_t n, std::int64_t i) {
 
 // Seconds on this rank's now().
 struct MoveTimes {
-    double issued = 0;        // given to the engine
-    double entered = 0;       // begun here: what it waits for was done
+    double issued = 0;   // given to the engine
+    double entered = 0;  // begun here: what it waits for was done
     double finished = 0;
     double peer_entered = 0;  // receive: when the sender entered its send, on this rank's clock; else = entered
     // Bytes that counted for this rank: a byte counts for the rank whose data it is, once per peer that it goes to, whoever

@@ -78,8 +78,8 @@ void combine_into(ReduceOp op, DType dtype, const SliceTable& in, const Portion&
     });
 }
 
-void combine_out(ReduceOp op, DType dtype, const SliceTable& in, const Portion& p, const std::byte* slot,
-                 const SliceTable& out, const Portion& to) {
+void combine_out(ReduceOp op, DType dtype, const SliceTable& in, const Portion& p, const std::byte* slot, const SliceTable& out,
+                 const Portion& to) {
     const std::int64_t bytes = bytes_of(dtype);
     in.each_run(p, [&](const std::byte* data, std::int64_t at, std::int64_t n) {
         out.each_run({to.slice, to.first + at, n}, [&](std::byte* target, std::int64_t within, std::int64_t m) {

@@ -64,7 +64,7 @@ void copy(const SliceTable& in, const Portion& from, const SliceTable& out, cons
 // slot = slot op in's portion.
 void combine_into(ReduceOp op, DType dtype, const SliceTable& in, const Portion& p, std::byte* slot);
 // out's portion = slot op in's portion.
-void combine_out(ReduceOp op, DType dtype, const SliceTable& in, const Portion& p, const std::byte* slot,
-                 const SliceTable& out, const Portion& to);
+void combine_out(ReduceOp op, DType dtype, const SliceTable& in, const Portion& p, const std::byte* slot, const SliceTable& out,
+                 const Portion& to);
 
 }  // namespace quadrille

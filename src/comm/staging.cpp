@@ -26,8 +26,7 @@ Staging::~Staging() {
     if (data_ != nullptr) munmap(data_, static_cast<std::size_t>(bytes_));
 }
 
-Staging::Staging(Staging&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+Staging::Staging(Staging&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
 
 Staging& Staging::operator=(Staging&& other) noexcept {
     std::swap(data_, other.data_);

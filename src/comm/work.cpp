@@ -87,16 +87,20 @@ void Work::retire() {
 
 bool Work::test() {
     int count = 0;
-    const int rc = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, completed_.data(), statuses_.data());
+    const int rc =
+        MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, completed_.data(), statuses_.data());
     if (rc == MPI_ERR_IN_STATUS)
         for (int k = 0; k < count; ++k) mpi_check(statuses_[static_cast<std::size_t>(k)].MPI_ERROR);
     mpi_check(rc);
     if (count == MPI_UNDEFINED || count == 0) return false;
     for (int k = 0; k < count; ++k) {
         const int place = completed_[static_cast<std::size_t>(k)];
-        if (place < receive_window) arrived_[static_cast<std::size_t>(place)] = true;
-        else if (place < header_place) complete_send(place - receive_window);
-        else if (move_->kind == MoveKind::receive) check_header();
+        if (place < receive_window)
+            arrived_[static_cast<std::size_t>(place)] = true;
+        else if (place < header_place)
+            complete_send(place - receive_window);
+        else if (move_->kind == MoveKind::receive)
+            check_header();
     }
     return true;
 }
@@ -115,8 +119,8 @@ void Work::check_header() {
         throw Error(Exit::rank_failed,
                     fmt::format("comm: rank {} sent kind {} chunk {} microbatch {} of {} bytes where kind {} chunk {} "
                                 "microbatch {} of {} bytes is due",
-                                move_->peer, theirs.kind, theirs.chunk, theirs.microbatch, header_.bytes, mine.kind,
-                                mine.chunk, mine.microbatch, bytes));
+                                move_->peer, theirs.kind, theirs.chunk, theirs.microbatch, header_.bytes, mine.kind, mine.chunk,
+                                mine.microbatch, bytes));
     record_.peer_entered = header_.entered + channel_.clock_difference;
 }
 
@@ -181,8 +185,10 @@ void Work::post_send(const Item& item, std::int64_t i) {
     }
     const std::int64_t bytes = item.portion.count * element_bytes_;
     // A slice sent on round the ring counts at its owner, for every member that it will reach.
-    if (!item.gathers || direct_) record_.sent_bytes += bytes;
-    else if (item.portion.slice == channel_.me) record_.sent_bytes += bytes * (channel_.members - 1);
+    if (!item.gathers || direct_)
+        record_.sent_bytes += bytes;
+    else if (item.portion.slice == channel_.me)
+        record_.sent_bytes += bytes * (channel_.members - 1);
     send_at_[static_cast<std::size_t>(place)] = i;
     mpi_check(MPI_Isend(source, static_cast<int>(bytes), MPI_BYTE, item.peer, tag_, channel_.comm,
                         &requests_[static_cast<std::size_t>(receive_window + place)]));

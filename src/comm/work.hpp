@@ -30,10 +30,10 @@ struct Lane;
 // Where a move's messages go.
 struct Channel {
     MPI_Comm comm = MPI_COMM_NULL;
-    int members = 1, me = 0;   // send, receive: of the world
+    int members = 1, me = 0;       // send, receive: of the world
     std::byte* staging = nullptr;  // Work::staging_bytes, if it uses any
     std::int64_t segment_bytes = 0, max_count = 0;
-    double clock_difference = 0;   // receive: to add to the sender's now() to get mine
+    double clock_difference = 0;  // receive: to add to the sender's now() to get mine
 };
 
 class Work {
@@ -41,9 +41,7 @@ class Work {
     static constexpr int most_lanes = 4;
     static constexpr int receive_window = 2 * most_lanes, send_window = most_lanes;  // messages in flight
     // A slot for each of them, and one for the sum of a direct move.
-    static std::int64_t staging_bytes(std::int64_t segment_bytes) {
-        return (receive_window + send_window + 1) * segment_bytes;
-    }
+    static std::int64_t staging_bytes(std::int64_t segment_bytes) { return (receive_window + send_window + 1) * segment_bytes; }
     static bool uses_staging(MoveKind kind);
 
     // Takes the move; nothing happens before enter.
@@ -71,15 +69,17 @@ class Work {
         store,
         sum_forward,  // add the own term and send it on
         sum_finish,   // add the own term: done
-        first_term, next_term, last_term,  // direct: collect the others' terms, then as sum_finish
+        first_term,
+        next_term,
+        last_term,  // direct: collect the others' terms, then as sum_finish
     };
     struct Item {
         Portion portion;
         int peer = 0;
-        bool gathers = false;    // belongs to a gathering phase: sends slices, not terms
-        bool forwards = false;   // send: from the slot of the receive that it needs
-        std::int64_t needs = -1; // send: the receive that must have been taken before; its index
-        bool from_out = false;   // send: from the output buffer
+        bool gathers = false;     // belongs to a gathering phase: sends slices, not terms
+        bool forwards = false;    // send: from the slot of the receive that it needs
+        std::int64_t needs = -1;  // send: the receive that must have been taken before; its index
+        bool from_out = false;    // send: from the output buffer
         Arrival arrival = Arrival::store;
     };
     struct Header {  // travels ahead of a stage message
@@ -138,11 +138,11 @@ class Work {
 
     int hops_ = 1, lanes_ = most_lanes;
     bool direct_ = false;
-    std::int64_t sends_ = 0, receives_ = 0;            // items in all
+    std::int64_t sends_ = 0, receives_ = 0;  // items in all
     std::int64_t posted_sends_ = 0, posted_receives_ = 0, taken_ = 0;
     std::array<std::int64_t, send_window> send_at_{};  // the item in each place
     std::array<bool, receive_window> arrived_{}, in_place_receive_{}, slot_busy_{};
-    int own_slice_ = 0, own_end_ = 0;                  // slices to be copied locally
+    int own_slice_ = 0, own_end_ = 0;  // slices to be copied locally
     std::int64_t own_done_ = 0;
 
     // Receives, then sends, then the header of a stage message.

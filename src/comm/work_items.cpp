@@ -91,16 +91,17 @@ int Work::count_hops() const {
     const int others = channel_.members - 1, segments = static_cast<int>(move_->segments.size());
     switch (move_->kind) {
         case MoveKind::all_reduce: return 2 * others;
-        case MoveKind::reduce_scatter: case MoveKind::all_gather: case MoveKind::all_to_all: return others;
+        case MoveKind::reduce_scatter:
+        case MoveKind::all_gather:
+        case MoveKind::all_to_all: return others;
         case MoveKind::ring_shift: return others == 0 ? 0 : segments;
-        case MoveKind::send: case MoveKind::receive: return segments;
+        case MoveKind::send:
+        case MoveKind::receive: return segments;
     }
     return 0;
 }
 
-std::int64_t Work::items_of(std::int64_t longest) const {
-    return ceil_div(ceil_div(longest, portion_), lanes_) * hops_ * lanes_;
-}
+std::int64_t Work::items_of(std::int64_t longest) const { return ceil_div(ceil_div(longest, portion_), lanes_) * hops_ * lanes_; }
 
 void Work::count_items() {
     const std::int64_t most = uses_staging(move_->kind) ? channel_.segment_bytes : largest_message;
@@ -181,14 +182,16 @@ Work::Item Work::direct_receive(std::int64_t i) const {
 Work::Item Work::send_item(std::int64_t i) const {
     Item item;
     switch (move_->kind) {
-        case MoveKind::all_reduce: case MoveKind::reduce_scatter: case MoveKind::all_gather:
-            item = direct_ ? direct_send(i) : ring_send(i);
-            break;
+        case MoveKind::all_reduce:
+        case MoveKind::reduce_scatter:
+        case MoveKind::all_gather: item = direct_ ? direct_send(i) : ring_send(i); break;
         case MoveKind::all_to_all:
             item.peer = member(channel_.me + 1 + hop_of(i));
             item.portion.slice = item.peer;
             break;
-        case MoveKind::ring_shift: case MoveKind::send: case MoveKind::receive:
+        case MoveKind::ring_shift:
+        case MoveKind::send:
+        case MoveKind::receive:
             item.peer = move_->kind == MoveKind::ring_shift ? member(channel_.me + 1) : move_->peer;
             item.portion.slice = hop_of(i);
             break;
@@ -200,14 +203,16 @@ Work::Item Work::send_item(std::int64_t i) const {
 Work::Item Work::receive_item(std::int64_t i) const {
     Item item;
     switch (move_->kind) {
-        case MoveKind::all_reduce: case MoveKind::reduce_scatter: case MoveKind::all_gather:
-            item = direct_ ? direct_receive(i) : ring_receive(i);
-            break;
+        case MoveKind::all_reduce:
+        case MoveKind::reduce_scatter:
+        case MoveKind::all_gather: item = direct_ ? direct_receive(i) : ring_receive(i); break;
         case MoveKind::all_to_all:
             item.peer = member(channel_.me - 1 - hop_of(i));
             item.portion.slice = item.peer;
             break;
-        case MoveKind::ring_shift: case MoveKind::send: case MoveKind::receive:
+        case MoveKind::ring_shift:
+        case MoveKind::send:
+        case MoveKind::receive:
             item.peer = move_->kind == MoveKind::ring_shift ? member(channel_.me - 1) : move_->peer;
             item.portion.slice = hop_of(i);
             break;

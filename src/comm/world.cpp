@@ -53,14 +53,12 @@ void mpi_check(int rc, Location at) {
     std::array<char, MPI_MAX_ERROR_STRING> text{};
     int length = 0;
     if (MPI_Error_string(rc, text.data(), &length) != MPI_SUCCESS) length = 0;
-    throw Error(Exit::rank_failed, fmt::format("MPI error {} ({}) in {}, {}:{}", rc,
-                                               std::string(text.data(), static_cast<std::size_t>(length)),
-                                               at.function_name(), at.file_name(), at.line()));
+    throw Error(Exit::rank_failed,
+                fmt::format("MPI error {} ({}) in {}, {}:{}", rc, std::string(text.data(), static_cast<std::size_t>(length)),
+                            at.function_name(), at.file_name(), at.line()));
 }
 
-double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 World::World(int* argc, char*** argv) {
     int provided = MPI_THREAD_SINGLE;

@@ -32,14 +32,14 @@ class World {
 
     int rank() const { return rank_; }
     int size() const { return size_; }
-    MPI_Comm comm() const { return comm_; }    // a duplicate of MPI_COMM_WORLD
+    MPI_Comm comm() const { return comm_; }       // a duplicate of MPI_COMM_WORLD
     int node_rank() const { return node_rank_; }  // among the ranks that share this node's memory
     int node_size() const { return node_size_; }
-    int nodes() const { return nodes_; }       // how many nodes the job has
+    int nodes() const { return nodes_; }  // how many nodes the job has
     const std::string& host() const { return host_; }
-    int cpus() const { return cpus_; }         // CPUs in this rank's affinity mask
+    int cpus() const { return cpus_; }                // CPUs in this rank's affinity mask
     int cpu_sharers() const { return cpu_sharers_; }  // ranks of the node (this one too) whose masks overlap this rank's
-    static std::string library();              // the MPI library's name and version, one line
+    static std::string library();                     // the MPI library's name and version, one line
 
     // Ends every process of the job at once with this exit code. Does not return.
     [[noreturn]] void abort(Exit code) const;

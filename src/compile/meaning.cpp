@@ -200,6 +200,7 @@ class Meaning {
         switch (op.kind) {
             case Kind::add:
             case Kind::accumulate: value(r, out[0]) = value(r, in[0]) + spread(r, p, op); return;
+            case Kind::zero: value(r, out[0]) = Value{}; return;
             case Kind::cast: value(r, out[0]) = value(r, in[0]); return;
             case Kind::count: {
                 Value total;

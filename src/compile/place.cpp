@@ -248,42 +248,79 @@ class Place {
         for (std::size_t u = 0; u < units_.size(); ++u) update(static_cast<int>(u));
     }
 
-    // Squares are summed slice by slice, once per distinct set of axes that cut parameters, as the types demand; then everywhere at once.
-    // Slices are those of ZeRO, so that every stage takes the same sums in the same order.
+    // The squared norm of the whole gradient. Each unit's squares are summed over the ranks of its coordinate, then every coordinate gets
+    // every unit's sum, and all add them in the model's order: the same additions wherever a unit lives, and at every ZeRO stage, whose slices
+    // these are. All units travel in one call.
     void norm() {
         const Where where = step_where("norm");
         Program::Options scalar;
         scalar.book = Book::buffers;
+        std::vector<TensorId> squares;
+        for (std::size_t u = 0; u < units_.size(); ++u) squares.push_back(unit_squares(static_cast<int>(u), where, scalar));
+        Placement here;  // whole on the coordinate
+        here.partial_sum = grid_.real(Axis::pp);
+        squares = all_to(squares, here, where, scalar);
+        if (grid_.extent(Axis::pp) > 1) squares = everywhere(squares, where, scalar);
+        Attributes sum;
+        sum.signature = ",->";
+        TensorId total = squares[0];
+        for (std::size_t u = 1; u < squares.size(); ++u) {
+            if (u + 1 == squares.size()) scalar.names = {"norm2"};
+            total = p_.add(Kind::add, {total, squares[u]}, sum, where, scalar)[0];
+        }
+        p_.norm = total;
+    }
+
+    // Sums slice by slice, once per distinct set of axes that cut parameters, as the types demand. Partial over all that tell ranks apart.
+    TensorId unit_squares(int u, const Where& where, const Program::Options& scalar) {
+        const Flat& flat = p_.flats[static_cast<std::size_t>(u)];
+        TensorId slice = units_[static_cast<std::size_t>(u)].reduced;
+        if (!zero_.empty()) {
+            Placement cut = p_.type(slice).place;
+            cut.cuts[0] = zero_;
+            slice = sliced_view(slice, cut, where);
+        }
         Placement partial;
         partial.partial_sum = grid_.real(tensor_axes | zero_axes | AxisSet(Axis::pp));
+        std::set<unsigned> kinds;
+        for (const FlatSegment& s : flat.segments) kinds.insert(cut_of(s.parameter).bits);
         TensorId total = -1;
-        for (std::size_t u = 0; u < units_.size(); ++u) {
-            TensorId slice = units_[u].reduced;
-            if (!zero_.empty()) {
-                Placement cut = p_.type(slice).place;
-                cut.cuts[0] = zero_;
-                slice = sliced_view(slice, cut, where);
-            }
-            std::set<unsigned> kinds;
-            for (const FlatSegment& s : p_.flats[u].segments) kinds.insert(cut_of(s.parameter).bits);
-            for (const unsigned kind : kinds) {
-                Attributes a;
-                a.unit = static_cast<int>(u);
-                a.which = AxisSet::of_bits(kind);
-                TensorId q = p_.add(Kind::sum_squares, {slice}, a, where, scalar)[0];
-                q = spread(q, partial, where, scalar);
-                if (total >= 0) {
-                    Attributes sum;
-                    sum.signature = ",->";
-                    q = p_.add(Kind::add, {total, q}, sum, where, scalar)[0];
-                }
-                total = q;
-            }
+        for (const unsigned kind : kinds) {
+            Attributes a;
+            a.unit = u;
+            a.which = AxisSet::of_bits(kind);
+            // What is whole over some axes is kept by the first rank along them.
+            const TensorId q = p_.to(p_.add(Kind::sum_squares, {slice}, a, where, scalar)[0], partial, where, scalar);
+            Attributes sum;
+            sum.signature = ",->";
+            total = total < 0 ? q : p_.add(Kind::add, {total, q}, sum, where, scalar)[0];
         }
-        Placement everywhere;
-        everywhere.holders = grid_.extent(Axis::pp) > 1 ? Holders::all : Holders::own;
-        scalar.names = {"norm2"};
-        p_.norm = total = p_.to(total, everywhere, where, scalar);
+        return total;
+    }
+
+    // Several scalars of one placement moved together.
+    std::vector<TensorId> all_to(const std::vector<TensorId>& scalars, const Placement& to, const Where& where, const Program::Options& o) {
+        if (p_.type(scalars[0]).place == to) return scalars;
+        Attributes a;
+        a.types = {p_.tables->intern(p_.type(scalars[0]).placed(to))};
+        return p_.add(Kind::redistribute, scalars, a, where, o);
+    }
+
+    // The sums of all units of the model, on every pp coordinate: those of other coordinates are zero here.
+    std::vector<TensorId> everywhere(const std::vector<TensorId>& here, const Where& where, const Program::Options& scalar) {
+        std::vector<std::string> model_units;
+        for (const Parameter& q : model_.parameters)
+            if (std::find(model_units.begin(), model_units.end(), q.unit) == model_units.end()) model_units.push_back(q.unit);
+        Attributes none;
+        none.types = {p_.tables->intern(p_.type(here[0]))};
+        std::vector<TensorId> all;
+        for (const std::string& unit : model_units) {
+            const auto it = std::find_if(p_.flats.begin(), p_.flats.end(), [&](const Flat& f) { return f.unit == unit; });
+            all.push_back(it != p_.flats.end() ? here[static_cast<std::size_t>(it - p_.flats.begin())] : p_.add(Kind::zero, {}, none, where, scalar)[0]);
+        }
+        Placement to;
+        to.holders = Holders::all;
+        return all_to(all, to, where, scalar);
     }
 
     AxisSet cut_of(int parameter) const { return p_.tables->type(model_.parameters[static_cast<std::size_t>(parameter)].type).place.cut_axes(); }
@@ -297,13 +334,6 @@ class Place {
         o.book = p_.type(x).book;
         o.storage = {p_.declare("place", p_.tables->type(a.types[0]), -1, t.buffer, t.offset, cut.cuts[0].axes())};
         return p_.add(Kind::redistribute, {x}, a, where, o)[0];
-    }
-
-    // A square that is whole over some axes is kept by the first rank along them.
-    TensorId spread(TensorId q, const Placement& partial, const Where& where, const Program::Options& o) {
-        Placement to = partial;
-        to.holders = Holders::own;
-        return p_.to(q, to, where, o);
     }
 
     void update(int u) {

@@ -33,7 +33,7 @@ void model_keys(std::vector<Key>& k) {
         choice<m, &M::position_embedding>("model.position_embedding", "a table of seq_length positions, rotary angles, or none"));
     k.push_back(
         number("model.rotary_base", "10000", above(1, 1e12), bind<m, &M::rotary_base>(), "base of the rotary angles (rope only)"));
-    k.push_back(flag("model.bias", "true", bind<m, &M::bias>(), "biases in the linear layers and in layernorm"));
+    k.push_back(flag("model.bias", "true", bind<m, &M::bias>(), "biases of the linear layers; layernorm always has its own"));
     k.push_back(flag("model.tie_word_embeddings", "true", bind<m, &M::tie_word_embeddings>(), "the head is the embedding table"));
     k.push_back(number("model.hidden_dropout", "0.0", below(0, 1), bind<m, &M::hidden_dropout>(),
                        "on the embeddings and on each block's two outputs"));

@@ -22,7 +22,7 @@ enum class Kind : std::uint8_t {
     // movement
     redistribute, send, recv,
     // input and storage
-    load, split, join,
+    load, zero, split, join,
 };
 constexpr int kind_count = static_cast<int>(Kind::join) + 1;
 

@@ -47,6 +47,7 @@ constexpr std::array<Row, kind_count> table = {{
     {"send",           "",                       "",            0,                  false, "", false, true, send_rule},
     {"recv",           "",                       "",            0,                  false, "", false, true, declared_rule},
     {"load",           "",                       "",            0,                  false, "", false, true, declared_rule},
+    {"zero",           "",                       "",            0,                  false, "", false, true, declared_rule},
     {"split",          "",                       "",            0,                  false, "", false, false, split_rule},
     {"join",           "",                       "",            0,                  false, "", false, false, join_rule},
 }};

@@ -29,20 +29,29 @@ std::vector<Stretch> stretches(const Call& c, const TensorType& t, Wanted wanted
     return out;
 }
 
-// Squares are summed in fixed blocks of the flat buffer, in order: the same bits for a slice, wherever it lies.
+// The upper 30 bits of x (Dekker 1971). Sums of such numbers are exact in float64 as long as they lie within a factor of some
+// 2^20 of each other, so that their order does not matter.
+double upper_bits(double x) {
+    const double shifted = x * 8388609.0;  // 2^23 + 1
+    return std::isfinite(shifted) ? shifted - (shifted - x) : x;
+}
+
+// Squares are summed in fixed blocks of the flat buffer, in order: the same bits for a slice, wherever it lies. The sum is then
+// rounded, for what adds it to those of other units, slices and stages does so in an order that depends on where these are: with
+// virtual stages, on other ranks than without.
 Kernel bind_sum_squares(const Call& c) {
     const AxisSet which = c.attributes().which;
     const Tables& tables = *c.program.tables;
     const auto picked = stretches(c, c.in_tensor(0), [&](const Parameter& p) { return (tables.type(p.type).place.cut_axes() & tensor_axes) == which; });
     const auto type = c.in_tensor(0).dtype;
-    return [=, g = c.in[0], out = reinterpret_cast<double*>(c.out[0]), adds = c.op.adds](const StepInputs&) {
-        double sum = adds ? *out : 0.0;
+    return [=, g = c.in[0], out = reinterpret_cast<double*>(c.out[0])](const StepInputs&) {
+        double sum = 0.0;
         for (const Stretch& s : picked) {
             const std::int64_t border = std::min(s.end, (s.begin + flat_block - 1) / flat_block * flat_block);
             if (border > s.begin) sum += sum_squares(g + s.begin * bytes_of(type), type, border - s.begin);
             if (s.end > border) sum += sum_squares(g + border * bytes_of(type), type, s.end - border);
         }
-        *out = sum;
+        *out = upper_bits(sum);
     };
 }
 

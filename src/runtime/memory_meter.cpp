@@ -1,10 +1,19 @@
 #include "runtime/memory_meter.hpp"
 
+#include "runtime/addresses.hpp"
+
 #include <algorithm>
 
 namespace quadrille {
 
-MemoryMeter::MemoryMeter(const Program& program) : program_(program), uses_(program.buffers.size()) {}
+MemoryMeter::MemoryMeter(const Program& program, const Coordinate& at) : program_(program), uses_(program.buffers.size()) {
+    for (std::size_t i = 0; i < program.tensors.size(); ++i) {
+        const BufferId buffer = program.tensors[i].buffer;
+        if (!program.buffers[static_cast<std::size_t>(buffer)].persistent) continue;
+        const ByteRange r = range_of(program, at, static_cast<TensorId>(i));
+        touch(buffer, r.begin, r.end, 0, 1);
+    }
+}
 
 void MemoryMeter::touch(BufferId buffer, std::int64_t begin, std::int64_t end, std::int32_t op, std::int32_t done) {
     Use& u = uses_[static_cast<std::size_t>(buffer)];

@@ -11,11 +11,11 @@ namespace quadrille {
 
 class MemoryMeter {
   public:
-    explicit MemoryMeter(const Program& program);
+    // The training state is there from the start, whatever the program touches of it.
+    MemoryMeter(const Program& program, const Coordinate& at);
     // Op `op` is handed bytes [begin, end) of its arena, which belong to `buffer`, and has done with them before op `done`.
     void touch(BufferId buffer, std::int64_t begin, std::int64_t end, std::int32_t op, std::int32_t done);
-    // The high-water mark per tier. A buffer counts, with the hull of what was handed out of it, from its first op to its
-    // last; the training state always.
+    // The high-water mark per tier. A buffer counts, with the hull of what was handed out of it, from its first op to its last.
     std::array<MeasuredPeak, tier_count> peaks() const;
 
     // First and last op of a buffer; -1 for one that was never touched.

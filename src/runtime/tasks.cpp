@@ -21,7 +21,7 @@ Category category_of(Kind k) {
 
 Tasks::Tasks(const Program& program, int rank, Engine& engine, Arena& arena, const ExecutorOptions& options)
     : program_(program), at_(program.grid().coordinate(rank)), arena_(arena), options_(options), lists_(*program.tables, at_),
-      tasks_(program.ops.size()), meter_(program) {
+      tasks_(program.ops.size()), meter_(program, at_) {
     require(at_[Axis::pp] == program.coordinate, "runtime: this program is another pp coordinate's");
     for (std::size_t t = 0; t < tier_count; ++t)
         require(program.peaks[t].arena <= arena.size(static_cast<Tier>(t)), "runtime: the arena is smaller than the program needs");

@@ -58,6 +58,7 @@ Trainer::Trainer(Session& session) : s_(session), console_(console_settings(sess
 Exit Trainer::run() {
     const Config& c = s_.config;
     Loader loader(*s_.data.training, s_.sequences(), 0, c.train.steps, c.data.prefetch);
+    s_.world.barrier();  // the first step begins on all ranks together
     double begin = now();
     for (std::int64_t k = 1; k <= c.train.steps; ++k) {
         const double wait = now();

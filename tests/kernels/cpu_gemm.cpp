@@ -2,6 +2,7 @@
 // Tolerance: an f32 sum of k products of standard normals is within 3e-6 sqrt(k) absolute and its type's rounding relative.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "cpu/gemm.hpp"
+#include "cpu/gemm_native.hpp"
 #include "kernels/reference.hpp"
 
 using namespace quadrille;
@@ -114,6 +115,30 @@ TEST_CASE("products of several blocks") {
             c.m = 20, c.n = 30, c.k = 1603;
             check(c);
         }
+}
+
+TEST_CASE("oneDNN's own bf16 products, which only CPUs with a fast bf16 unit take by themselves") {
+    for (const DType c_type : {DType::bf16, DType::f32})
+        for (int transposed = 0; transposed < 4; ++transposed)
+            for (const std::int64_t gap : {0, 5}) {
+                const Problem p({60, 61, 257, (transposed & 1) != 0, (transposed & 2) != 0, DType::bf16, c_type, gap});
+                for (int repeat = 0; repeat < 2; ++repeat) {  // the second call finds the primitive
+                    Stored out = p.before.stored;
+                    gemm_native(p.gemm(out.data()));
+                    CHECK(error(out, p.reference(false, false), rounding(c_type), p.tolerance()) <= 1.0);
+                }
+                Stored out = p.before.stored;
+                Gemm with_bias = p.gemm(out.data());
+                with_bias.bias = p.bias.data(), with_bias.bias_type = DType::bf16;
+                gemm_native(with_bias);
+                CHECK(error(out, p.reference(true, false), rounding(c_type), p.tolerance()) <= 1.0);
+                if (c_type != DType::f32) continue;
+                out = p.before.stored;
+                Gemm accumulating = p.gemm(out.data());
+                accumulating.accumulate = true;
+                gemm_native(accumulating);
+                CHECK(error(out, p.reference(false, true), rounding(c_type), p.tolerance()) <= 1.0);
+            }
 }
 
 TEST_CASE("gemm_gelu keeps the pre-activation and gives gelu of what it stored") {

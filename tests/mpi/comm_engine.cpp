@@ -87,12 +87,15 @@ void run_random(std::uint64_t seed, int count, const EngineOptions& options, std
         if (k > 2 && k % 5 == 0) after = {tickets[static_cast<std::size_t>(k - 3)], Ticket()};
         Case& c = cases[static_cast<std::size_t>(k)];
         tickets.push_back(engine.start(c.move, after, &c.times));
-        if (k % 7 == 6) engine.wait(tickets[static_cast<std::size_t>(pick(random_key(seed, world().rank()), static_cast<std::uint64_t>(k), k))]);
+        if (k % 7 == 6)
+            engine.wait(
+                tickets[static_cast<std::size_t>(pick(random_key(seed, world().rank()), static_cast<std::uint64_t>(k), k))]);
     }
     std::vector<std::size_t> order(tickets.size());
     std::iota(order.begin(), order.end(), 0);
     for (std::size_t k = order.size(); k > 1; --k)
-        std::swap(order[k - 1], order[static_cast<std::size_t>(pick(random_key(seed, world().rank(), 5), k, static_cast<std::int64_t>(k)))]);
+        std::swap(order[k - 1],
+                  order[static_cast<std::size_t>(pick(random_key(seed, world().rank(), 5), k, static_cast<std::int64_t>(k)))]);
     for (const std::size_t k : order) {
         engine.wait(tickets[k]);
         CHECK(engine.done(tickets[k]));

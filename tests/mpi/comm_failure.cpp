@@ -22,7 +22,8 @@ void mismatch(World& world) {
     move.segments = {{&value, &value, 1}};
     try {
         const Ticket ticket = engine.start(move);
-        while (!engine.done(ticket)) {}
+        while (!engine.done(ticket)) {
+        }
         if (world.rank() == 1) world.abort(Exit::done);  // not noticed: the test fails
         world.barrier();
     } catch (const Error& error) {

@@ -18,8 +18,10 @@ inline std::int64_t pick(std::uint64_t key, std::uint64_t draw, std::int64_t bel
 template <class T>
 T value(std::uint64_t seed, int rank, std::int64_t i) {
     const std::uint64_t bits = random_bits(random_key(seed, rank), static_cast<std::uint64_t>(i));
-    if constexpr (std::is_integral_v<T>) return static_cast<T>(bits % 2001) - 1000;
-    else return T(static_cast<float>(static_cast<double>(bits >> 11) * 0x1p-52 - 1.0));
+    if constexpr (std::is_integral_v<T>)
+        return static_cast<T>(bits % 2001) - 1000;
+    else
+        return T(static_cast<float>(static_cast<double>(bits >> 11) * 0x1p-52 - 1.0));
 }
 
 template <class T>
@@ -157,7 +159,8 @@ struct Maker {
             sends[jj] = head(out[jj], length_between(out, in, me, j));
             takes[jj] = head(in[jj], length_between(out, in, j, me));
             // What j sends to me: the first elements of its slice for me.
-            const std::vector<std::int64_t> theirs = indices(head(out[static_cast<std::size_t>(me)], length_between(out, in, j, me)));
+            const std::vector<std::int64_t> theirs =
+                indices(head(out[static_cast<std::size_t>(me)], length_between(out, in, j, me)));
             const std::vector<std::int64_t> places = indices(takes[jj]);
             for (std::size_t k = 0; k < theirs.size(); ++k)
                 then[static_cast<std::size_t>(places[k])] = value<T>(seed, ranks[jj], theirs[k]);
@@ -199,7 +202,8 @@ struct Maker {
     // As many elements as both the sender's slice for `to` and the place for `from` hold.
     static std::int64_t length_between(const std::vector<Slice>& out, const std::vector<Slice>& in, int from, int to) {
         const auto length = [](const Slice& s) {
-            return std::accumulate(s.begin(), s.end(), std::int64_t{0}, [](std::int64_t sum, const Extent& e) { return sum + e.count; });
+            return std::accumulate(s.begin(), s.end(), std::int64_t{0},
+                                   [](std::int64_t sum, const Extent& e) { return sum + e.count; });
         };
         return std::min(length(out[static_cast<std::size_t>(to)]), length(in[static_cast<std::size_t>(from)]));
     }

@@ -2,12 +2,15 @@
 #pragma once
 #include "base/random.hpp"
 #include "compile/compile.hpp"
+#include "plan/costs.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/state.hpp"
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
+#include <optional>
 
 namespace quadrille::test {
 
@@ -68,8 +71,10 @@ inline void load(const LoadRequest& r, std::int64_t step, std::int64_t rows, std
 struct Trained {
     std::vector<StepResult> steps;
     std::vector<std::vector<float>> parameters;  // on world rank 0
+    std::vector<std::string> wire_axes;
     bool replicas_equal = true;
     TierPeak predicted;
+    std::map<std::string, std::int64_t> wire;    // predicted bytes sent by this rank
 };
 
 // A config of one rank may be run by a world of many: all do the same.
@@ -87,6 +92,7 @@ class Trainer {
             for (const std::string& name : wire_axes(p)) options.wire_axes.push_back(name);
         std::sort(options.wire_axes.begin(), options.wire_axes.end());
         options.wire_axes.erase(std::unique(options.wire_axes.begin(), options.wire_axes.end()), options.wire_axes.end());
+        wire_axes_ = options.wire_axes;
         EngineOptions engine;
         engine.axes = std::max<int>(1, static_cast<int>(options.wire_axes.size()));
         engine.compute_threads = threads;
@@ -94,20 +100,34 @@ class Trainer {
         arena_ = std::make_unique<Arena>(std::array<std::int64_t, tier_count>{program().peaks[0].arena, 0, 0}, "the test", world.rank(), threads);
         executor_ = std::make_unique<Executor>(program(), world, *engine_, *arena_, options);
         initialize(program(), at_, *arena_, 42, threads);
+        options_ = options;
     }
 
+    // What the planner says this rank sends.
+    std::map<std::string, std::int64_t> wire() const { return wire_bytes(program(), at_); }
     const Program& program() const { return compiled_.programs[static_cast<std::size_t>(at_[Axis::pp])]; }
     Arena& arena() { return *arena_; }
 
-    StepResult step(std::int64_t number, bool trace = false) {
+    StepResult step(std::int64_t number, bool trace = false) { return executor_->run(inputs(number, trace)); }
+
+    // The loss of a step's batch, by the evaluation program, which stands on the same arena.
+    StepResult evaluate(std::int64_t number) {
+        if (!evaluation_) {
+            evaluation_programs_ = compile(config_, Purpose::evaluation, [this](const Program& p, const Op& op) { return device_workspace(p, op, options_.threads); });
+            evaluation_ = std::make_unique<Executor>(evaluation_programs_->programs[static_cast<std::size_t>(at_[Axis::pp])], world_, *engine_, *arena_, options_);
+        }
+        return evaluation_->run(inputs(number, false));
+    }
+
+    StepInputs inputs(std::int64_t number, bool trace) const {
         StepInputs in;
-        in.step = number;
+        in.step = in.update = number;
         in.seed = 11;
         in.lr = config_.optimizer.lr;
         in.weight_decay = config_.optimizer.weight_decay;
         in.trace = trace;
         in.load = [this, number](const LoadRequest& r) { load(r, number, config_.train.micro_batch_size * config_.grid.dp, config_.model.vocab_size); };
-        return executor_->run(in);
+        return in;
     }
 
     std::vector<float> gather(int parameter, Copy what) { return gather_parameter(program(), world_, *arena_, parameter, what); }
@@ -115,6 +135,8 @@ class Trainer {
     Trained train(int steps) {
         Trained out;
         out.predicted = program().peaks[0];
+        out.wire_axes = wire_axes_;
+        out.wire = wire();
         for (int k = 0; k < steps; ++k) out.steps.push_back(step(k));
         for (std::size_t p = 0; p < program().parameters.size(); ++p) out.parameters.push_back(gather(static_cast<int>(p), Copy::master));
         out.replicas_equal = replicas_equal(program(), world_, *arena_);
@@ -126,9 +148,12 @@ class Trainer {
     Config config_;
     Compiled compiled_;
     Coordinate at_;
+    std::vector<std::string> wire_axes_;
     std::unique_ptr<Engine> engine_;
     std::unique_ptr<Arena> arena_;
-    std::unique_ptr<Executor> executor_;
+    ExecutorOptions options_;
+    std::optional<Compiled> evaluation_programs_;
+    std::unique_ptr<Executor> executor_, evaluation_;
 };
 
 }  // namespace quadrille::test

@@ -1,6 +1,7 @@
 // Whole steps of compiled programs: losses, norms and weights on any grid are those of one rank; memory is what was predicted;
 // the time categories add up.
 #include "mpi_main.hpp"
+#include "runtime/addresses.hpp"
 #include "runtime_train.hpp"
 
 #include <cmath>
@@ -25,6 +26,10 @@ void check_same(const Trained& grid, const Trained& one, double tolerance) {
         CHECK(std::accumulate(a.time.begin(), a.time.end(), 0.0) == doctest::Approx(a.seconds).epsilon(1e-9));
         CHECK(a.memory[0].bytes == std::accumulate(grid.predicted.books.begin(), grid.predicted.books.end(), std::int64_t{0}));
         CHECK(a.memory[0].books == grid.predicted.books);
+        for (std::size_t i = 0; i < grid.wire_axes.size(); ++i) {
+            CAPTURE(grid.wire_axes[i]);
+            CHECK(a.sent_bytes[i] == grid.wire.at(grid.wire_axes[i]));
+        }
     }
     if (world().rank() != 0) return;
     double worst = 0;
@@ -44,7 +49,46 @@ std::vector<Grids> grids(int ranks) {
     return out;
 }
 
+// Rows of the table beyond the true vocabulary are zero.
+void check_padding(Trainer& trainer, const Flat& flat, const FlatSegment& segment) {
+    const Program& p = trainer.program();
+    const Coordinate at = p.grid().coordinate(world().rank());
+    const Parameter& q = p.parameters[static_cast<std::size_t>(segment.parameter)];
+    for (const Op& op : p.ops) {
+        if (op.kind != Kind::adamw || &p.flats[static_cast<std::size_t>(p.attributes(op).unit)] != &flat) continue;
+        const auto* table = reinterpret_cast<const float*>(trainer.arena().data(Tier::device) + range_of(p, at, p.inputs(op)[0]).begin) + segment.offset;
+        const std::vector<std::int64_t> rows = indices(p.grid(), p.tables->type(q.type), 0, at);
+        for (std::size_t r = 0; r < rows.size(); ++r) {
+            const float* row = table + static_cast<std::int64_t>(r) * q.shape[1];
+            CHECK(std::all_of(row, row + q.shape[1], [](float x) { return x == 0; }) == (rows[r] >= q.shape[0]));
+        }
+    }
+}
+
 }  // namespace
+
+TEST_CASE("first weights are the same bits on every grid, each parameter its own, padding and moments zero") {
+    const Config base = tiny(false);
+    Trainer one(world(), serial(base));
+    for (const Grids& g : grids(world().size())) {
+        Trainer grid(world(), on_grid(base, g.dp, g.tp, g.pp, g.sp));
+        const Program& p = grid.program();
+        for (std::size_t i = 0; i < p.parameters.size(); ++i) {
+            const std::vector<float> a = grid.gather(static_cast<int>(i), Copy::weight), b = one.gather(static_cast<int>(i), Copy::weight);
+            const std::vector<float> m = grid.gather(static_cast<int>(i), Copy::m);
+            if (world().rank() != 0) continue;
+            CHECK(a == b);
+            CHECK(std::all_of(m.begin(), m.end(), [](float x) { return x == 0; }));
+            if (p.parameters[i].init != Init::normal) continue;
+            double squares = 0;
+            for (const float x : a) squares += x * x;
+            CHECK(std::sqrt(squares / static_cast<double>(a.size())) == doctest::Approx(p.parameters[i].init_std).epsilon(0.2));
+        }
+        for (const Flat& f : p.flats)
+            for (const FlatSegment& s : f.segments)
+                if (p.parameters[static_cast<std::size_t>(s.parameter)].name == "embedding.weight") check_padding(grid, f, s);
+    }
+}
 
 TEST_CASE("every grid gives one rank's losses, norms and weights") {
     for (const bool llama : {false, true}) {
@@ -59,4 +103,32 @@ TEST_CASE("every grid gives one rank's losses, norms and weights") {
             check_same(Trainer(world(), on_grid(base, g.dp, g.tp, g.pp, g.sp)).train(3), one, 2e-5);
         }
     }
+}
+
+TEST_CASE("the evaluation program finds the training program's weights, and leaves the state alone") {
+    for (const Grids& g : grids(world().size())) {
+        const Config c = on_grid(tiny(false), g.dp, g.tp, g.pp, g.sp);
+        Trainer plain(world(), c), evaluated(world(), c);
+        const Trained usual = plain.train(2);
+        const StepResult first = evaluated.evaluate(0);
+        CHECK(first.loss == usual.steps[0].loss);
+        CHECK(first.tokens == usual.steps[0].tokens);
+        CHECK(!first.updated);
+        evaluated.step(0);
+        CHECK(evaluated.evaluate(1).loss == usual.steps[1].loss);
+        CHECK(evaluated.step(1).grad_norm == usual.steps[1].grad_norm);
+    }
+}
+
+TEST_CASE("gathered gradients have the norm that the step reports") {
+    for (const bool llama : {false, true})
+        for (const Grids& g : grids(world().size())) {
+            Trainer trainer(world(), on_grid(tiny(llama), g.dp, g.tp, g.pp, g.sp));
+            const StepResult s = trainer.step(0);
+            double squares = 0;
+            for (std::size_t p = 0; p < trainer.program().parameters.size(); ++p)
+                for (const float x : trainer.gather(static_cast<int>(p), Copy::gradient)) squares += static_cast<double>(x) * x;
+            if (world().rank() == 0) CHECK(std::sqrt(squares) == doctest::Approx(s.grad_norm).epsilon(1e-6));
+            CHECK(s.clip_factor == doctest::Approx(std::min(1.0, 0.5 / s.grad_norm)).epsilon(1e-5));
+        }
 }

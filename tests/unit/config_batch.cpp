@@ -37,20 +37,20 @@ TEST_CASE_FIXTURE(ConfigFixture, "two of global, micro and accumulation determin
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "numbers that disagree are refused, with all of them") {
-    CHECK_HAS(
+    check_has(
         refusal("train: {global_batch_size: 8, gradient_accumulation_steps: 3}\n"),
         "train.global_batch_size: found global_batch_size 8, which is not a multiple of gradient_accumulation_steps 3 x dp 1 = 3");
-    CHECK_HAS(refusal("train: {global_batch_size: 10, micro_batch_size: 4}\ngrid: {dp: 2}\n"),
+    check_has(refusal("train: {global_batch_size: 10, micro_batch_size: 4}\ngrid: {dp: 2}\n"),
               "in.yaml:1:28: train.global_batch_size: found global_batch_size 10, which is not a multiple of micro_batch_size 4 x "
               "dp 2 = 8");
-    CHECK_HAS(refusal("train: {global_batch_size: 16, micro_batch_size: 4, gradient_accumulation_steps: 3}\ngrid: {dp: 2}\n"),
+    check_has(refusal("train: {global_batch_size: 16, micro_batch_size: 4, gradient_accumulation_steps: 3}\ngrid: {dp: 2}\n"),
               "found global_batch_size 16, but micro_batch_size 4 x gradient_accumulation_steps 3 x dp 2 = 24");
-    CHECK_HAS(refusal("train: {global_batch_size: 10}\ngrid: {dp: 4}\n"),
+    check_has(refusal("train: {global_batch_size: 10}\ngrid: {dp: 4}\n"),
               "found global_batch_size 10, which is not a multiple of dp 4");
     for (const char* zero : {"global_batch_size: 0", "micro_batch_size: 0", "gradient_accumulation_steps: 0",
                              "global_batch_size: -8", "micro_batch_size: -1"})
-        CHECK_HAS(refusal(fmt::format("train: {{{}}}\n", zero)), "allowed: an integer 1 to");
-    CHECK_HAS(refusal("train: {micro_batch_size: 1e9, gradient_accumulation_steps: 1e9}\ngrid: {dp: 2e9}\n"),
+        check_has(refusal(fmt::format("train: {{{}}}\n", zero)), "allowed: an integer 1 to");
+    check_has(refusal("train: {micro_batch_size: 1e9, gradient_accumulation_steps: 1e9}\ngrid: {dp: 2e9}\n"),
               "is more than 1000000000000 sequences");
 }
 

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <source_location>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -61,9 +62,7 @@ inline std::size_t lines(const std::string& text) {
 }
 
 // Shows the whole text when a part is missing.
-#define CHECK_HAS(text, part)  \
-    do {                       \
-        const std::string whole_ = (text); \
-        INFO(whole_);          \
-        CHECK(has(whole_, part)); \
-    } while (false)
+inline void check_has(const std::string& text, const std::string& part, std::source_location at = std::source_location::current()) {
+    INFO("line " << at.line() << ": " << text);
+    CHECK(has(text, part));
+}

@@ -137,7 +137,7 @@ TEST_CASE("hints for names of other trainers") {
     };
     for (const auto& [written, expected] : cases) {
         INFO(written);
-        CHECK_HAS(key_hint(written), expected);
+        check_has(key_hint(written), expected);
     }
     CHECK(key_hint("model.qwertyuiop_asdf") == "");
     CHECK(key_hint("") == "");

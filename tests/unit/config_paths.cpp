@@ -42,10 +42,10 @@ TEST_CASE_FIXTURE(ConfigFixture, "globs") {
     CHECK(names("./a.txt") == Names{"a.txt"});
     CHECK(names((folder / "d/e.txt").string()) == Names{"d/e.txt"});
     CHECK(names("*.none").empty());
-    CHECK_HAS(find_files("*.none", {folder}).problem, "which matches no file in " + folder.string());
-    CHECK_HAS(find_files("none.txt", {folder, "/other"}).problem, "but there is no such file in " + folder.string() + " or /other");
-    CHECK_HAS(find_files("d", {folder}).problem, "which is a folder, allowed: files; d/**/* names those inside");
-    CHECK_HAS(find_files("a.txt/x", {folder}).problem, "no such file");
+    check_has(find_files("*.none", {folder}).problem, "which matches no file in " + folder.string());
+    check_has(find_files("none.txt", {folder, "/other"}).problem, "but there is no such file in " + folder.string() + " or /other");
+    check_has(find_files("d", {folder}).problem, "which is a folder, allowed: files; d/**/* names those inside");
+    check_has(find_files("a.txt/x", {folder}).problem, "no such file");
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "the input file's folder comes first, then the working directory") {
@@ -69,15 +69,15 @@ TEST_CASE_FIXTURE(ConfigFixture, "data paths: training needs them, a plan does n
     CHECK(refusal("model: {num_layers: 2}\n").empty());
     job.planning = false;
     const std::string missing = refusal(text);
-    CHECK_HAS(missing, "data.train: found 'nothing.txt', but there is no such file in ");
-    CHECK_HAS(missing, "data.train: found 'data/*.md', which matches no file in ");
+    check_has(missing, "data.train: found 'nothing.txt', but there is no such file in ");
+    check_has(missing, "data.train: found 'data/*.md', which matches no file in ");
     CHECK(lines(missing) == 2);
     CHECK(below(folder, load("data: {train: data/x.txt, valid: [data/y.txt]}\n").data.valid) == Names{"data/y.txt"});
-    CHECK_HAS(refusal("data: {train: [data]}\n"), "found 'data', which is a folder");
-    CHECK_HAS(refusal("data: {train: []}\n"), "data.train: found no path, allowed: at least one for format text");
-    CHECK_HAS(refusal("data: {train: }\n"), "data.train: found no path");
-    CHECK_HAS(refusal("data: {train: [\"$HOME/x\"]}\n"), "~ and $NAME are not expanded");
-    CHECK_HAS(refusal("data: {train: [[a]]}\n"), "data.train: found a list of 1");
+    check_has(refusal("data: {train: [data]}\n"), "found 'data', which is a folder");
+    check_has(refusal("data: {train: []}\n"), "data.train: found no path, allowed: at least one for format text");
+    check_has(refusal("data: {train: }\n"), "data.train: found no path");
+    check_has(refusal("data: {train: [\"$HOME/x\"]}\n"), "~ and $NAME are not expanded");
+    check_has(refusal("data: {train: [[a]]}\n"), "data.train: found a list of 1");
     CHECK(load("data: {format: synthetic, train: [nothing]}\n").data.train.empty());
 }
 
@@ -91,13 +91,13 @@ TEST_CASE_FIXTURE(ConfigFixture, "megatron: prefixes, with and without extension
         const Config c = load(fmt::format("data: {{format: megatron, train: [\"{}\"]}}\n", written));
         CHECK(below(folder, c.data.train) == Names{"corpus_text_document"});
     }
-    CHECK_HAS(refusal("data: {format: megatron, train: [other]}\n"), "no such file");
+    check_has(refusal("data: {format: megatron, train: [other]}\n"), "no such file");
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "the output directory: NAME, and nothing else is expanded") {
     CHECK(load("model: {num_layers: 2}\n").output.directory == "runs/in");
     CHECK(load("output: {directory: out/NAME/x}\n").output.directory == "out/in/x");
     CHECK(load("output: {directory: /abs/NAMES}\n").output.directory == "/abs/NAMES");
-    CHECK_HAS(refusal("output: {directory: ~/x}\n"), "found '~/x', allowed: a path as it is; ~ and $NAME are not expanded here");
-    CHECK_HAS(refusal("output: {directory: $SCRATCH/x}\n"), "not expanded here, but the shell does so in an override");
+    check_has(refusal("output: {directory: ~/x}\n"), "found '~/x', allowed: a path as it is; ~ and $NAME are not expanded here");
+    check_has(refusal("output: {directory: $SCRATCH/x}\n"), "not expanded here, but the shell does so in an override");
 }

@@ -60,12 +60,12 @@ TEST_CASE_FIXTURE(ConfigFixture, "the resolved text has every key, and only such
     std::string flat = resolved;
     for (const input::Key& key : input::keys()) {
         const std::string name = key.name.substr(key.name.rfind('.') + 1);
-        CHECK_HAS(flat, "  " + name + ":");
+        check_has(flat, "  " + name + ":");
     }
-    CHECK_HAS(resolved, "  num_layers: 2\n");
-    CHECK_HAS(resolved, "  backend: mpi\n");
-    CHECK_HAS(resolved, "  bucket_size: 25MiB\n");
-    CHECK_HAS(resolved, "    method: none  # the only value in this build\n");
+    check_has(resolved, "  num_layers: 2\n");
+    check_has(resolved, "  backend: mpi\n");
+    check_has(resolved, "  bucket_size: 25MiB\n");
+    check_has(resolved, "    method: none  # the only value in this build\n");
     CHECK_THROWS_AS(parse_resolved(""), Error);
     CHECK_THROWS_AS(parse_resolved("model: {num_layers: 2}\n"), Error);
     CHECK_THROWS_AS(parse_resolved(resolved + "# more\n"), Error);
@@ -81,7 +81,7 @@ TEST_CASE_FIXTURE(ConfigFixture, "inputs/reference.yaml is the table of keys, an
     CHECK(to_yaml(reference) == to_yaml(defaults));
     for (const input::Key& key : input::keys()) {
         const std::string name = key.name.substr(key.name.rfind('.') + 1);
-        CHECK_HAS(text, key.live() ? "\n  " + name + ": " + key.fallback : "\n#   " + key.path() + ": " + key.fallback);
+        check_has(text, key.live() ? "\n  " + name + ": " + key.fallback : "\n#   " + key.path() + ": " + key.fallback);
         if (!key.live()) CHECK(text.find(key.path()) > text.find("# Not in this build."));
     }
     std::size_t begin = 0;

@@ -18,14 +18,14 @@ TEST_CASE_FIXTURE(ConfigFixture, "the model's derived sizes") {
     CHECK(free.model.head_dim == 24);
     CHECK(free.model.num_key_value_heads == 2);
     CHECK(free.model.ffn_hidden_size == 100);
-    CHECK_HAS(refusal("model: {hidden_size: 62, num_attention_heads: 4}\n"),
+    check_has(refusal("model: {hidden_size: 62, num_attention_heads: 4}\n"),
               "found num_attention_heads 4, which do not divide hidden_size 62");
     CHECK(refusal("model: {hidden_size: 62, num_attention_heads: 4, head_dim: 16}\n").empty());
-    CHECK_HAS(refusal("model: {num_key_value_heads: 5}\n"),
+    check_has(refusal("model: {num_key_value_heads: 5}\n"),
               "found num_key_value_heads 5, which do not divide num_attention_heads 12");
-    CHECK_HAS(refusal("model: {head_dim: 15, position_embedding: rope}\n"),
+    check_has(refusal("model: {head_dim: 15, position_embedding: rope}\n"),
               "in.yaml:1:19: model.head_dim: found position_embedding rope with head_dim 15");
-    CHECK_HAS(refusal("model: {hidden_size: 36, position_embedding: rope}\n"), "found position_embedding rope with head_dim 3");
+    check_has(refusal("model: {hidden_size: 36, position_embedding: rope}\n"), "found position_embedding rope with head_dim 3");
     CHECK(refusal("model: {head_dim: 15}\n").empty());
 }
 
@@ -37,11 +37,11 @@ TEST_CASE_FIXTURE(ConfigFixture, "sizes beyond 32 bits, and a bound before 64 bi
     CHECK(c.model.seq_length * c.model.vocab_size * c.train.micro_batch_size == 1258291200000);
     CHECK(c.train.global_batch_size == 8000);
     CHECK(load("train: {steps: 5e9, seed: 1e12}\noptimizer: {warmup_steps: 3e9}\n").train.steps == 5000000000);
-    CHECK_HAS(refusal("model: {num_layers: 1e5, hidden_size: 1048576, num_attention_heads: 65536, ffn_hidden_size: 1.6e7}\n"),
+    check_has(refusal("model: {num_layers: 1e5, hidden_size: 1048576, num_attention_heads: 65536, ffn_hidden_size: 1.6e7}\n"),
               "parameters, allowed: up to 1e+15");
-    CHECK_HAS(refusal("model: {seq_length: 1e9}\ntrain: {global_batch_size: 1e9, micro_batch_size: 1}\n"),
+    check_has(refusal("model: {seq_length: 1e9}\ntrain: {global_batch_size: 1e9, micro_batch_size: 1}\n"),
               "tokens per step, allowed: up to 1e+15");
-    CHECK_HAS(refusal("grid: {dp: 2e9, tp: 2e9, pp: 2e9, sp: 2e9}\n"), "dp·tp·pp·sp is 2000000000 x 2000000000");
+    check_has(refusal("grid: {dp: 2e9, tp: 2e9, pp: 2e9, sp: 2e9}\n"), "dp·tp·pp·sp is 2000000000 x 2000000000");
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "dp is what is left of the ranks, and the product is theirs") {
@@ -49,12 +49,12 @@ TEST_CASE_FIXTURE(ConfigFixture, "dp is what is left of the ranks, and the produ
     job.ranks = 8;
     CHECK(load("grid: {tp: 2, pp: 2}\n").grid.dp == 2);
     CHECK(load("grid: {dp: 8}\n").grid.ranks() == 8);
-    CHECK_HAS(refusal("grid: {tp: 3}\n"), "in.yaml:1:12: grid.tp: tp·pp·sp is 3 x 1 x 1 = 3 but --ranks is 8");
+    check_has(refusal("grid: {tp: 3}\n"), "in.yaml:1:12: grid.tp: tp·pp·sp is 3 x 1 x 1 = 3 but --ranks is 8");
     for (const int ranks : {3, 5, 1, 8}) {
         job.ranks = ranks;
         job.planning = false;
         const std::string text = refusal("grid: {dp: 2, tp: 2, pp: 1, sp: 1}\ndata: {format: synthetic}\n");
-        CHECK_HAS(text, fmt::format("grid.dp: dp·tp·pp·sp is 2 x 2 x 1 x 1 = 4 but MPI has {} ranks", ranks));
+        check_has(text, fmt::format("grid.dp: dp·tp·pp·sp is 2 x 2 x 1 x 1 = 4 but MPI has {} ranks", ranks));
         CHECK(lines(text) == 1);
     }
     job.ranks = 4;
@@ -68,59 +68,59 @@ TEST_CASE_FIXTURE(ConfigFixture, "axes of extent 1 are as good as none") {
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "tensor parallel: heads, kv heads and ffn divide") {
-    CHECK_HAS(refusal("model: {hidden_size: 60, num_attention_heads: 6}\ngrid: {tp: 4}\n"),
+    check_has(refusal("model: {hidden_size: 60, num_attention_heads: 6}\ngrid: {tp: 4}\n"),
               "found tp 4, which does not divide num_attention_heads 6");
-    CHECK_HAS(refusal("model: {ffn_hidden_size: 333}\ngrid: {tp: 2}\n"), "found tp 2, which does not divide ffn_hidden_size 333");
+    check_has(refusal("model: {ffn_hidden_size: 333}\ngrid: {tp: 2}\n"), "found tp 2, which does not divide ffn_hidden_size 333");
     CHECK(refusal("model: {num_key_value_heads: 2}\ngrid: {tp: 4}\n").empty());  // replicated
     CHECK(refusal("model: {num_key_value_heads: 4}\ngrid: {tp: 2}\n").empty());
-    CHECK_HAS(refusal("model: {num_key_value_heads: 4}\ngrid: {tp: 6}\n"),
+    check_has(refusal("model: {num_key_value_heads: 4}\ngrid: {tp: 6}\n"),
               "found tp 6 with num_key_value_heads 4, allowed: one divides the other");
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "sequence parallel: parts are whole, ulysses has heads enough") {
-    CHECK_HAS(refusal("model: {seq_length: 30}\ngrid: {sp: 4}\nsequence: {layout: contiguous}\n"),
+    check_has(refusal("model: {seq_length: 30}\ngrid: {sp: 4}\nsequence: {layout: contiguous}\n"),
               "in.yaml:1:21: model.seq_length: found seq_length 30, which is not a multiple of sp 4 = 4");
-    CHECK_HAS(refusal("model: {seq_length: 36}\ngrid: {sp: 4}\n"),
+    check_has(refusal("model: {seq_length: 36}\ngrid: {sp: 4}\n"),
               "found seq_length 36, which is not a multiple of sp 4 x 2 (zigzag) = 8");
     CHECK(refusal("model: {seq_length: 36}\ngrid: {sp: 4}\nsequence: {layout: contiguous}\n").empty());
-    CHECK_HAS(refusal("model: {seq_length: 40}\ngrid: {sp: 4, tp: 2}\ntensor: {sequence_parallel: true}\n"),
+    check_has(refusal("model: {seq_length: 40}\ngrid: {sp: 4, tp: 2}\ntensor: {sequence_parallel: true}\n"),
               "not a multiple of sp 4 x 2 (zigzag) x tp 2 (tensor.sequence_parallel) = 16");
     const std::string ulysses =
         "model: {hidden_size: 64, num_attention_heads: 8, num_key_value_heads: 2, seq_length: 36}\ngrid: {sp: 4}\nsequence: "
         "{method: ulysses}\n";
     CHECK(load(ulysses).sequence.layout == SequenceLayout::contiguous);
-    CHECK_HAS(refusal("model: {hidden_size: 60, num_attention_heads: 6}\ngrid: {sp: 4}\nsequence: {method: ulysses}\n"),
+    check_has(refusal("model: {hidden_size: 60, num_attention_heads: 6}\ngrid: {sp: 4}\nsequence: {method: ulysses}\n"),
               "found ulysses with num_attention_heads 6, which are not a multiple of tp 1 x sp 4 = 4; sequence.method=ring has no "
               "such rule");
-    CHECK_HAS(refusal("model: {hidden_size: 64, num_attention_heads: 8}\ngrid: {sp: 4, tp: 4}\nsequence: {method: ulysses}\n"),
+    check_has(refusal("model: {hidden_size: 64, num_attention_heads: 8}\ngrid: {sp: 4, tp: 4}\nsequence: {method: ulysses}\n"),
               "tp 4 x sp 4 = 16");
-    CHECK_HAS(refusal("sequence: {method: ulysses, layout: zigzag}\n"), "found zigzag with method ulysses");
+    check_has(refusal("sequence: {method: ulysses, layout: zigzag}\n"), "found zigzag with method ulysses");
     CHECK(refusal("sequence: {method: ulysses, layout: contiguous}\n").empty());
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "the pipeline: layers, schedules, chunks") {
     const std::string batch = "train: {micro_batch_size: 1, gradient_accumulation_steps: 4}\n";
-    CHECK_HAS(refusal("model: {num_layers: 3}\ngrid: {pp: 4}\n"),
+    check_has(refusal("model: {num_layers: 3}\ngrid: {pp: 4}\n"),
               "found num_layers 3, allowed: at least pp 4 x virtual_stages 1 = 4");
     CHECK(refusal("model: {num_layers: 5}\ngrid: {pp: 4}\n").empty());
-    CHECK_HAS(refusal("pipeline: {schedule: interleaved}\n"), "found interleaved with virtual_stages 1, allowed: 2 or more");
+    check_has(refusal("pipeline: {schedule: interleaved}\n"), "found interleaved with virtual_stages 1, allowed: 2 or more");
     CHECK(refusal(batch + "grid: {pp: 2}\npipeline: {schedule: interleaved, virtual_stages: 2}\n").empty());
-    CHECK_HAS(refusal("train: {micro_batch_size: 1, gradient_accumulation_steps: 3}\ngrid: {pp: 2}\npipeline: {schedule: "
+    check_has(refusal("train: {micro_batch_size: 1, gradient_accumulation_steps: 3}\ngrid: {pp: 2}\npipeline: {schedule: "
                       "interleaved, virtual_stages: 2}\n"),
               "gradient_accumulation_steps 3, which are not a multiple of pp 2");
-    CHECK_HAS(refusal("pipeline: {virtual_stages: 2}\n"), "found virtual_stages 2 with schedule 1f1b, allowed: 1");
-    CHECK_HAS(refusal("pipeline: {schedule: zero-bubble, virtual_stages: 2}\n"),
+    check_has(refusal("pipeline: {virtual_stages: 2}\n"), "found virtual_stages 2 with schedule 1f1b, allowed: 1");
+    check_has(refusal("pipeline: {schedule: zero-bubble, virtual_stages: 2}\n"),
               "found virtual_stages 2 with schedule zero-bubble");
     CHECK(refusal("grid: {pp: 2}\npipeline: {schedule: gpipe, virtual_stages: 3}\n").empty());
     CHECK(load("grid: {pp: 2}\npipeline: {layers_per_stage: [5, 7]}\n").pipeline.layers_per_stage == std::vector<int>{5, 7});
     CHECK(load("grid: {pp: 2}\n").pipeline.layers_per_stage.empty());
-    CHECK_HAS(refusal("grid: {pp: 2}\npipeline: {layers_per_stage: [5, 6]}\n"),
+    check_has(refusal("grid: {pp: 2}\npipeline: {layers_per_stage: [5, 6]}\n"),
               "found counts that sum to 11, allowed: num_layers 12");
-    CHECK_HAS(refusal("grid: {pp: 2}\npipeline: {layers_per_stage: [12]}\n"),
+    check_has(refusal("grid: {pp: 2}\npipeline: {layers_per_stage: [12]}\n"),
               "found 1 counts, allowed: pp 2 x virtual_stages 1 = 2");
-    CHECK_HAS(refusal("grid: {pp: 2}\npipeline: {layers_per_stage: [0, 12]}\n"),
+    check_has(refusal("grid: {pp: 2}\npipeline: {layers_per_stage: [0, 12]}\n"),
               "found '0', allowed: a list of integers 1 to 100000, or auto");
-    CHECK_HAS(refusal("grid: {pp: 2}\npipeline: {layers_per_stage: 6}\n"), "pipeline.layers_per_stage: found '6'");
+    check_has(refusal("grid: {pp: 2}\npipeline: {layers_per_stage: 6}\n"), "pipeline.layers_per_stage: found '6'");
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "learning rates and their steps") {
@@ -137,15 +137,15 @@ TEST_CASE_FIXTURE(ConfigFixture, "learning rates and their steps") {
                 INFO(text);
                 CHECK(refusal(text).empty());
             }
-    CHECK_HAS(refusal("optimizer: {lr: 1e-3, min_lr: 2e-3, lr_schedule: constant}\n"),
+    check_has(refusal("optimizer: {lr: 1e-3, min_lr: 2e-3, lr_schedule: constant}\n"),
               "found min_lr 0.002, allowed: at most lr 0.001");
     CHECK(load("optimizer: {lr: 1e-5}\n").optimizer.min_lr == doctest::Approx(1e-6));
     CHECK(load("optimizer: {lr: 1e30}\n").optimizer.lr == 1e30);
-    CHECK_HAS(refusal("optimizer: {warmup_steps: 10, decay_steps: 10}\n"), "found decay_steps 10 with warmup_steps 10");
+    check_has(refusal("optimizer: {warmup_steps: 10, decay_steps: 10}\n"), "found decay_steps 10 with warmup_steps 10");
     CHECK(refusal("optimizer: {warmup_steps: 10, decay_steps: 10, lr_schedule: constant}\n").empty());
-    CHECK_HAS(refusal("optimizer: {warmup_steps: 60, decay_steps: 60, lr_schedule: wsd}\n"),
+    check_has(refusal("optimizer: {warmup_steps: 60, decay_steps: 60, lr_schedule: wsd}\n"),
               "found warmup_steps 60 + decay_steps 60, allowed: up to steps 100 for wsd");
-    CHECK_HAS(refusal("train: {gradient_dtype: bf16}\n"), "found gradient_dtype bf16 with precision fp32");
+    check_has(refusal("train: {gradient_dtype: bf16}\n"), "found gradient_dtype bf16 with precision fp32");
     CHECK(load("train: {gradient_dtype: bf16, precision: bf16}\n").train.gradient_dtype == Precision::bf16);
 }
 
@@ -159,7 +159,7 @@ TEST_CASE_FIXTURE(ConfigFixture, "threads and memory come from the machine") {
     CHECK(c.device.host_memory_limit == 0);
     CHECK(load(text + "device: {host_memory_limit: 512MiB}\n").device.memory_limit == std::int64_t{1536} << 20);
     CHECK(load(text + "device: {memory_limit: 1TiB}\n").device.memory_limit == std::int64_t{1} << 40);
-    CHECK_HAS(refusal(text + "device: {host_memory_limit: 1GiB, memory_limit: 1.5GiB}\n"),
+    check_has(refusal(text + "device: {host_memory_limit: 1GiB, memory_limit: 1.5GiB}\n"),
               "memory_limit 1536MiB + host_memory_limit 1GiB are more than the 2GiB that the node has for each of 4 ranks");
     load_config(file("t.yaml", text + "device: {threads: 4}\n"), {}, job, &warnings);
     REQUIRE(warnings.size() == 1);
@@ -177,18 +177,18 @@ TEST_CASE_FIXTURE(ConfigFixture, "documents, splits and evaluation") {
     const std::string data = "data: {format: synthetic, ";
     CHECK(load(data + "end_of_document: 50256, mask_across_documents: true}\n").data.end_of_document == 50256);
     CHECK_FALSE(load(data + "end_of_document: null}\n").data.end_of_document.has_value());
-    CHECK_HAS(refusal(data + "end_of_document: 50257}\n"), "found 50257, allowed: a token id below vocab_size 50257");
-    CHECK_HAS(refusal(data + "end_of_document: -1}\n"), "found '-1', allowed: an integer 0 to 2147483647, or null");
-    CHECK_HAS(refusal(data + "mask_across_documents: true}\n"), "found true without data.end_of_document");
+    check_has(refusal(data + "end_of_document: 50257}\n"), "found 50257, allowed: a token id below vocab_size 50257");
+    check_has(refusal(data + "end_of_document: -1}\n"), "found '-1', allowed: an integer 0 to 2147483647, or null");
+    check_has(refusal(data + "mask_across_documents: true}\n"), "found true without data.end_of_document");
     CHECK(load("data: {split: \"969,30,1\"}\n").data.split == std::vector<double>{969, 30, 1});
     CHECK(load("data: {split: 969, valid: []}\n").data.split == std::vector<double>{969});
     CHECK(load("data:\n  split: 969,30, 1\n").data.split == std::vector<double>{969, 30, 1});
     CHECK(load("data: {split: [0.9, 0.1]}\n").data.split == std::vector<double>{0.9, 0.1});
     for (const char* split : {"\"\"", "\"1,2,3,4\"", "\"0,1\"", "\"a,b\"", "\"1,,2\"", "\"-1,2\"", "{}", "\"1,nan\""})
-        CHECK_HAS(refusal(fmt::format("data: {{split: {}}}\n", split)), "data.split");
-    CHECK_HAS(refusal("data: {split: \"9,1\", valid: [x]}\n"), "found a split beside data.valid");
-    CHECK_HAS(refusal("evaluation: {interval: 5}\n"), "evaluation.interval: found 5, but nothing is held out");
-    CHECK_HAS(refusal("evaluation: {interval: 5}\ndata: {split: \"1\"}\n"), "nothing is held out");
+        check_has(refusal(fmt::format("data: {{split: {}}}\n", split)), "data.split");
+    check_has(refusal("data: {split: \"9,1\", valid: [x]}\n"), "found a split beside data.valid");
+    check_has(refusal("evaluation: {interval: 5}\n"), "evaluation.interval: found 5, but nothing is held out");
+    check_has(refusal("evaluation: {interval: 5}\ndata: {split: \"1\"}\n"), "nothing is held out");
     CHECK(refusal("evaluation: {interval: 5}\ndata: {split: \"9,1\"}\n").empty());
     CHECK(refusal("evaluation: {interval: 5}\ndata: {valid: [x]}\n").empty());
     CHECK(refusal("evaluation: {interval: 5}\ndata: {format: synthetic}\n").empty());

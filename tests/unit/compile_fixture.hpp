@@ -1,0 +1,63 @@
+// Small models and the grids that the tests of the compiler share. Odd sizes: no extent divides by accident.
+#pragma once
+#include "compile/compile.hpp"
+#include "compile/verify.hpp"
+#include "compile_interpreter.hpp"
+
+namespace quadrille::test {
+
+inline Config small_gpt(std::int64_t layers = 2) {
+    Config c;
+    c.model.num_layers = layers;
+    c.model.hidden_size = 12;
+    c.model.num_attention_heads = c.model.num_key_value_heads = 6;
+    c.model.head_dim = 2;
+    c.model.ffn_hidden_size = 12;
+    c.model.vocab_size = 19;
+    c.model.seq_length = 12;
+    c.train.global_batch_size = 8;
+    c.train.micro_batch_size = 2;
+    c.train.gradient_accumulation_steps = 4;
+    c.train.clip_grad = 0.1;
+    return c;
+}
+
+inline Config small_llama(std::int64_t layers = 2) {
+    Config c = small_gpt(layers);
+    c.model.num_key_value_heads = 2;
+    c.model.normalization = Normalization::rmsnorm;
+    c.model.activation = Activation::swiglu;
+    c.model.position_embedding = PositionEmbedding::rope;
+    c.model.bias = false;
+    c.model.tie_word_embeddings = false;
+    return c;
+}
+
+// The same batch on another grid: dp takes its sequences from the microbatch first, then from the accumulation.
+inline Config on_grid(Config c, int dp, int tp, int pp, int sp) {
+    c.grid.dp = dp;
+    c.grid.tp = tp;
+    c.grid.pp = pp;
+    c.grid.sp = sp;
+    c.train.micro_batch_size = std::max<std::int64_t>(1, c.train.micro_batch_size / dp);
+    c.train.gradient_accumulation_steps = c.train.global_batch_size / c.train.micro_batch_size / dp;
+    return c;
+}
+
+// Scratch memory as some device might want it, so that it is laid out and checked.
+inline std::int64_t some_workspace(const Program& p, const Op& op) {
+    return op.kind == Kind::attention || op.kind == Kind::attention_dx || op.kind == Kind::matmul ? p.tables->bytes(p.tensors[static_cast<std::size_t>(p.inputs(op)[0])].type) : 0;
+}
+
+struct Subject {
+    Config config;
+    Compiled compiled;
+    Program one;        // the same step for one rank
+    Settings settings;
+
+    explicit Subject(const Config& c) : config(c), compiled(compile(c, Purpose::training, some_workspace)), one(compile(serial(c), Purpose::training, {}).programs[0]) {
+        settings.vocab = c.model.vocab_size;
+    }
+};
+
+}  // namespace quadrille::test

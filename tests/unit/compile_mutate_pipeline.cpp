@@ -1,0 +1,24 @@
+// Mutants of pipelines.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include "compile_mutate.hpp"
+
+#include <doctest.h>
+
+using namespace quadrille;
+using namespace quadrille::test;
+
+TEST_CASE("pipelines") {
+    const Config one_f_one_b = on_grid(small_gpt(4), 2, 1, 2, 1);
+    Config interleaved = on_grid(small_gpt(4), 1, 2, 2, 1);
+    interleaved.pipeline.schedule = Schedule::interleaved;
+    interleaved.pipeline.virtual_stages = 2;
+    interleaved.model.hidden_dropout = 0.1;
+    Config zero_bubble = on_grid(small_llama(4), 2, 1, 4, 1);
+    zero_bubble.pipeline.schedule = Schedule::zero_bubble;
+    Config gpipe = on_grid(small_gpt(4), 1, 1, 4, 1);
+    gpipe.pipeline.schedule = Schedule::gpipe;
+    Config half = on_grid(small_gpt(3), 1, 1, 3, 1);
+    half.pipeline.schedule = Schedule::zero_bubble;
+    half.train.precision = Precision::bf16;
+    break_and_judge({{"pp 2 dp 2, 1f1b, tied", one_f_one_b}, {"pp 2 tp 2, interleaved, dropout", interleaved}, {"pp 4 dp 2, zero-bubble", zero_bubble}, {"pp 4, gpipe, tied", gpipe}, {"pp 3, zero-bubble, bf16, tied", half}}, 5);
+}

@@ -1,0 +1,22 @@
+// Mutants of programs that cut the sequence.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include "compile_mutate.hpp"
+
+#include <doctest.h>
+
+using namespace quadrille;
+using namespace quadrille::test;
+
+TEST_CASE("sequence parallel") {
+    Config ulysses = on_grid(small_llama(), 2, 1, 1, 3);
+    ulysses.sequence.method = SequenceMethod::ulysses;
+    ulysses.data.mask_across_documents = true;
+    Config ring = on_grid(small_llama(), 1, 1, 1, 3);
+    ring.sequence.layout = SequenceLayout::contiguous;
+    ring.data.mask_across_documents = true;
+    ring.model.hidden_dropout = ring.model.attention_dropout = 0.1;
+    Config both = on_grid(small_gpt(), 1, 2, 1, 3);
+    both.sequence.method = SequenceMethod::ulysses;
+    both.tensor.sequence_parallel = true;
+    break_and_judge({{"sp 3 dp 2, Ulysses, documents", ulysses}, {"sp 3, ring of blocks, documents, dropout", ring}, {"sp 3 tp 2, Ulysses, Megatron", both}}, 5);
+}

@@ -1,0 +1,60 @@
+#include "compile_mutations.hpp"
+
+#include <algorithm>
+
+namespace quadrille::test {
+
+void erase_op(Program& p, std::size_t i) {
+    p.ops.erase(p.ops.begin() + static_cast<std::ptrdiff_t>(i));
+    for (std::size_t j = 0; j < p.ops.size(); ++j) {
+        Op& op = p.ops[j];
+        if (op.until > static_cast<std::int32_t>(i)) --op.until;
+        if (op.until >= 0 && op.until <= static_cast<std::int32_t>(j)) op.until = -1;
+    }
+}
+
+void insert_op(Program& p, std::size_t i, const Op& op) {
+    for (Op& other : p.ops)
+        if (other.until > static_cast<std::int32_t>(i)) ++other.until;
+    p.ops.insert(p.ops.begin() + static_cast<std::ptrdiff_t>(i), op);
+    if (p.ops[i].until >= 0) p.ops[i].until = std::max(p.ops[i].until, static_cast<std::int32_t>(i) + 1);
+}
+
+void move_op(Program& p, std::size_t from, std::size_t to) {
+    const Op op = p.ops[from];
+    erase_op(p, from);
+    insert_op(p, to, op);
+}
+
+void set_operands(Program& p, Op& op, const std::vector<TensorId>& in, const std::vector<TensorId>& out) {
+    op.first = static_cast<std::int32_t>(p.operands.size());
+    op.inputs = static_cast<std::uint16_t>(in.size());
+    op.outputs = static_cast<std::uint16_t>(out.size());
+    p.operands.insert(p.operands.end(), in.begin(), in.end());
+    p.operands.insert(p.operands.end(), out.begin(), out.end());
+}
+
+void rewire(Program& p, std::size_t from, TensorId old, TensorId now) {
+    for (std::size_t j = from; j < p.ops.size(); ++j)
+        for (std::size_t k = 0; k < p.ops[j].inputs; ++k) {
+            TensorId& t = p.operands[static_cast<std::size_t>(p.ops[j].first) + k];
+            if (t == old) t = now;
+        }
+    for (TensorId* scalar : {&p.norm, &p.loss, &p.tokens})
+        if (*scalar == old) *scalar = now;
+}
+
+bool bypass(const Site& s) {
+    const auto in = s.in(), out = s.out();
+    if (out.empty() || in.size() < out.size()) return false;
+    erase_op(s.p, s.i);
+    for (std::size_t k = 0; k < out.size(); ++k) rewire(s.p, s.i, out[k], in[k]);
+    return true;
+}
+
+TensorId copy_tensor(Program& p, TensorId t) {
+    p.tensors.push_back(p.tensors[static_cast<std::size_t>(t)]);
+    return static_cast<TensorId>(p.tensors.size() - 1);
+}
+
+}  // namespace quadrille::test

@@ -1,0 +1,83 @@
+// The accounts of a step: time that adds up, memory counted from what was handed out, the arena both stand on.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include "base/error.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/memory_meter.hpp"
+#include "runtime/time_ledger.hpp"
+
+#include <doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+
+using namespace quadrille;
+
+TEST_CASE("time: every stretch is charged once, so the categories are the wall time") {
+    TimeLedger t(100.0);
+    t.charge(Category::compute, 101.5);
+    t.charge(Category::exposed_tp, 102.0);
+    t.charge_split(Category::pipeline_idle, Category::exposed_pp, 102.25, 103.0);
+    t.charge_split(Category::pipeline_idle, Category::exposed_pp, 90.0, 104.0);   // the sender had begun long before
+    t.charge_split(Category::pipeline_idle, Category::exposed_pp, 200.0, 105.0);  // a clock that is ahead
+    t.charge(Category::compute, 106.0);
+    const Times& x = t.times();
+    CHECK(at(x, Category::compute) == 2.5);
+    CHECK(at(x, Category::exposed_tp) == 0.5);
+    CHECK(at(x, Category::pipeline_idle) == 1.25);
+    CHECK(at(x, Category::exposed_pp) == 1.75);
+    CHECK(std::accumulate(x.begin(), x.end(), 0.0) == t.seconds());
+    CHECK(t.seconds() == 6.0);
+}
+
+TEST_CASE("time: a joint move counts for the first of dp, sp, tp, pp") {
+    CHECK(exposed(Axis::shard) == Category::exposed_dp);
+    CHECK(exposed(AxisSet(Axis::replica) | Axis::sp) == Category::exposed_dp);
+    CHECK(exposed(AxisSet(Axis::sp) | Axis::tp) == Category::exposed_sp);
+    CHECK(exposed(AxisSet(Axis::tq) | Axis::pp) == Category::exposed_tp);
+    CHECK(exposed(Axis::pp) == Category::exposed_pp);
+    CHECK(name_of(Category::exposed_dp) == "exposed_dp");
+    CHECK(name_of(Category::other) == "other");
+}
+
+TEST_CASE("memory: a buffer counts from its first op to its last, a move's until it is done") {
+    auto tables = std::make_shared<Tables>(Grid());
+    Program p(tables);
+    const BufferId state = p.add_buffer("state", -1, TensorType({100}, DType::f32, {}, Book::weights), true);
+    p.declare("state", TensorType({100}, DType::f32, {}, Book::weights), -1, state);
+    p.buffers[0].offset = 0;
+    const auto buffer = [&](Book book) { return p.add_buffer("b", -1, TensorType({1}, DType::f32, {}, book)); };
+    const BufferId a = buffer(Book::activations), b = buffer(Book::gradients), c = buffer(Book::buffers);
+    p.ops.resize(6);
+    MemoryMeter meter(p, {});
+    meter.touch(a, 1000, 1100, 0, 1);
+    meter.touch(b, 2000, 2050, 1, 4);   // handed to a move that is done before op 4
+    meter.touch(a, 1100, 1200, 2, 3);   // another part of the same buffer
+    meter.touch(c, 3000, 3070, 4, 5);
+    const MeasuredPeak peak = meter.peaks()[0];
+    CHECK(peak.bytes == 400 + 200 + 50);
+    CHECK(peak.books == std::array<std::int64_t, book_count>{400, 50, 0, 200, 0});
+    CHECK(peak.op == 1);
+    CHECK(meter.use(b).last == 3);
+    CHECK(meter.peaks()[1].bytes == 0);
+}
+
+TEST_CASE("arena: zero, aligned, as large as asked; refused with rank, bytes and purpose") {
+    const Arena arena({(5 << 20) + 3, 4096, 0}, "a test", 0, 2);
+    CHECK(arena.size(Tier::device) == (5 << 20) + 3);
+    CHECK(reinterpret_cast<std::uintptr_t>(arena.data(Tier::device)) % (2 << 20) == 0);
+    CHECK(std::all_of(arena.data(Tier::device), arena.data(Tier::device) + arena.size(Tier::device), [](std::byte b) { return b == std::byte{0}; }));
+    arena.data(Tier::host)[4095] = std::byte{1};
+    CHECK(arena.size(Tier::nvme) == 0);
+    std::string message;
+    try {
+        const Arena huge({std::int64_t{1} << 60, 0, 0}, "the weights of everything", 7, 1);
+    } catch (const Error& e) {
+        CHECK(e.exit() == Exit::no_memory);
+        message = e.what();
+    }
+    CHECK(message.find("rank 7") != std::string::npos);
+    CHECK(message.find("1152921504606846976") != std::string::npos);
+    CHECK(message.find("the weights of everything") != std::string::npos);
+}
