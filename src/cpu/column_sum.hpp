@@ -8,11 +8,11 @@
 
 namespace quadrille {
 
-constexpr std::int64_t sum_rows = 64, sum_columns = 128;
+constexpr std::int64_t sum_rows = 64, sum_columns = 512;
 
-// term(row, first, width, out[width]) adds the row's terms of columns [first, first + width) to `out`.
-// finish(first, width, total[width]) receives each finished piece of at most sum_columns columns.
-template <class Term, class Finish>
+// `outputs` sums at once. term(row, first, width, out) adds the row's terms of columns [first, first + width) to out[0 .. outputs);
+// finish(first, width, total) receives each finished piece of at most sum_columns columns.
+template <int outputs, class Term, class Finish>
 void sum_over_rows(std::int64_t rows, std::int64_t cols, Term term, Finish finish) {
 #pragma omp parallel if (rows * cols >= parallel_grain)
     {
@@ -21,11 +21,12 @@ void sum_over_rows(std::int64_t rows, std::int64_t cols, Term term, Finish finis
         const std::int64_t begin = lines * me / team * 32, end = std::min(cols, lines * (me + 1) / team * 32);
         for (std::int64_t first = begin; first < end; first += sum_columns) {
             const std::int64_t width = std::min(sum_columns, end - first);
-            float total[sum_columns] = {};
+            float total[outputs][sum_columns] = {};
             for (std::int64_t row = 0; row < rows; row += sum_rows) {
-                float block[sum_columns] = {};
+                float block[outputs][sum_columns] = {};
                 for (std::int64_t r = row; r < std::min(rows, row + sum_rows); ++r) term(r, first, width, block);
-                for (std::int64_t c = 0; c < width; ++c) total[c] += block[c];
+                for (int o = 0; o < outputs; ++o)
+                    for (std::int64_t c = 0; c < width; ++c) total[o][c] += block[o][c];
             }
             finish(first, width, total);
         }

@@ -1,7 +1,6 @@
 // LayerNorm and RMSNorm: a row at a time forward and for dx; dgain and dbias are sums over rows.
 #include "cpu/norm.hpp"
 #include "cpu/column_sum.hpp"
-#include "cpu/elementwise.hpp"
 #include <cmath>
 #include <vector>
 
@@ -113,20 +112,23 @@ void norm_dw(const Norm& n, const void* x, const void* dy, void* dgain, void* db
         const T* pdy = static_cast<const T*>(dy);
         Statistics* const stats = rows.data();
         each_row(n, [=](std::int64_t row) { stats[row / n.h] = statistics(n, px + row); });
-        sum_over_rows(
+        sum_over_rows<2>(
             n.rows, n.h,
-            [=](std::int64_t r, std::int64_t first, std::int64_t width, float* out) {
+            [=](std::int64_t r, std::int64_t first, std::int64_t width, float(*out)[sum_columns]) {
                 const T* xr = px + r * n.h + first;
                 const T* dyr = pdy + r * n.h + first;
-                const float mean = stats[r].mean, rstd = stats[r].rstd;
+                const auto [mean, rstd] = stats[r];
 #pragma omp simd
-                for (std::int64_t c = 0; c < width; ++c) out[c] += load(dyr[c]) * ((load(xr[c]) - mean) * rstd);
+                for (std::int64_t c = 0; c < width; ++c) {
+                    out[0][c] += load(dyr[c]) * ((load(xr[c]) - mean) * rstd);
+                    out[1][c] += load(dyr[c]);
+                }
             },
-            [=](std::int64_t first, std::int64_t width, const float* total) {
-                store_sum(dgain, out_type, first, width, total, accumulate);
+            [=](std::int64_t first, std::int64_t width, const float(*total)[sum_columns]) {
+                store_sum(dgain, out_type, first, width, total[0], accumulate);
+                if (dbias) store_sum(dbias, out_type, first, width, total[1], accumulate);
             });
     });
-    if (dbias) column_sum(dy, n.t, dbias, out_type, n.rows, n.h, accumulate);
 }
 
 }  // namespace quadrille
