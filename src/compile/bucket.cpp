@@ -64,6 +64,7 @@ void overlap(Program& p, bool allowed) {
                 op.until = later.size() >= 2 ? later[later.size() - 2] : n;
                 later.push_back(i);
             }
+            if (op.until == i + 1) op.until = -1;  // read at once: nothing to overlap with
         }
         for (const TensorId t : p.inputs(op)) first_read[static_cast<std::size_t>(t)] = i;
     }

@@ -45,18 +45,40 @@ class Meaning {
 
     struct Made { Value value; int coordinate = -1; std::int32_t op = -1; };  // and by which op
 
-    // By parameter name, and "loss".
+    // What the step is for: the update of each parameter, and the scalars that the loop reads.
     std::map<std::string, Made> run() {
         for (bool moving = true; moving;) {
             moving = false;
             for (std::size_t r = 0; r < programs_.size(); ++r)
                 while (at_[r] < programs_[r].ops.size() && step(r)) { ++at_[r]; moving = true; }
         }
+        for (std::size_t r = 0; r < programs_.size(); ++r) told(r);
         return out_;
     }
 
   private:
     using List = std::vector<Value>;  // a flat buffer: one value per segment
+
+    // The scalars that the loop reads after the step.
+    void told(std::size_t r) {
+        const Program& p = programs_[r];
+        const auto tell = [&](const std::string& name, TensorId t) {
+            if (t < 0) return;
+            std::int32_t maker = -1;
+            for (std::size_t i = 0; i < p.ops.size(); ++i)
+                for (const TensorId y : p.outputs(p.ops[i]))
+                    if (y == t) maker = static_cast<std::int32_t>(i);
+            record(name, {value(r, t), p.coordinate, maker});
+        };
+        tell("the loss", p.loss);
+        tell("the gradient's norm", p.norm);
+        tell("the count of tokens", p.tokens);
+    }
+
+    void record(const std::string& name, const Made& made) {
+        const auto [it, fresh] = out_.try_emplace(name, made);
+        if (!fresh && !(it->second.value == made.value)) it->second = {Value{}, made.coordinate, made.op};  // two coordinates disagree
+    }
 
     static const Flat* flat_of(const Program& p, std::string_view unit) {
         for (const Flat& f : p.flats)
@@ -177,8 +199,7 @@ class Meaning {
             h << value(r, in[2]) << a.clip << static_cast<std::uint64_t>(q.decays) << static_cast<std::uint64_t>(a.microbatches);
             for (std::size_t k = 0; k < in.size(); ++k)
                 if (k != 2) h << (i < flat_[r][in[k]].size() ? flat_[r][in[k]][i] : Value{});
-            const auto [it, fresh] = out_.try_emplace(q.name, Made{h.value(), p.coordinate, static_cast<std::int32_t>(at_[r])});
-            if (!fresh && !(it->second.value == h.value())) it->second = {Value{}, p.coordinate, static_cast<std::int32_t>(at_[r])};  // two coordinates disagree
+            record("the update of " + q.name, {h.value(), p.coordinate, static_cast<std::int32_t>(at_[r])});
         }
         for (const TensorId t : p.outputs(op)) flat_[r][t] = List(flat.segments.size(), Hash("updated").value());
     }
@@ -244,7 +265,6 @@ class Meaning {
             results.push_back(v);
         }
         for (std::size_t i = 0; i < out.size(); ++i) value(r, out[i]) = results[i];
-        if (op.kind == Kind::mean_loss) out_["loss"] = {results[0], p.coordinate, static_cast<std::int32_t>(at_[r])};
     }
 
     // The second operand of an addition; of fewer letters, it is spread over the others.
@@ -267,14 +287,14 @@ class Meaning {
 
 void verify_meaning(const std::vector<Program>& programs, const Program& serial, Faults& faults) {
     const auto here = Meaning(programs).run(), there = Meaning({&serial, 1}).run();
-    const auto called = [](const std::string& name) { return name == "loss" ? "the loss" : "the update of " + name; };
     for (const auto& [name, made] : there) {
         const auto it = here.find(name);
-        if (it == here.end()) faults.push_back({-1, -1, called(name) + " is never made, though the program for one rank makes it"});
-        else if (!(it->second.value == made.value)) faults.push_back({it->second.coordinate, it->second.op, called(name) + " means something else than in the program for one rank"});
+        const Program& last = programs.back();
+        if (it == here.end()) faults.push_back({last.coordinate, static_cast<std::int32_t>(last.ops.size()) - 1, "the step ends without " + name + ", which the program for one rank makes"});
+        else if (!(it->second.value == made.value)) faults.push_back({it->second.coordinate, it->second.op, name + " means something else than in the program for one rank"});
     }
     for (const auto& [name, made] : here)
-        if (!there.contains(name)) faults.push_back({made.coordinate, made.op, called(name) + " is made, though the program for one rank does not"});
+        if (!there.contains(name)) faults.push_back({made.coordinate, made.op, name + " is made, though the program for one rank does not make it"});
 }
 
 }  // namespace quadrille

@@ -13,7 +13,7 @@ bool meet(Span a, Span b) { return a.begin < b.end && b.begin < a.end; }
 
 class Memory {
   public:
-    Memory(const Program& p, Tier tier, Faults& faults) : p_(p), tier_(tier), faults_(faults), intact_(p.tensors.size(), false), tensors_of_(p.buffers.size()) {}
+    Memory(const Program& p, Tier tier, Faults& faults) : p_(p), tier_(tier), faults_(faults), intact_(p.tensors.size(), false), tensors_of_(p.buffers.size()), written_over_(p.buffers.size(), -1) {}
 
     void run() {
         for (std::size_t b = 0; b < p_.buffers.size(); ++b)
@@ -30,6 +30,21 @@ class Memory {
   private:
     void say(std::string reason) { faults_.push_back({p_.coordinate, op_, std::move(reason)}); }
     bool here(BufferId b) const { return p_.buffers[static_cast<std::size_t>(b)].tier == tier_ && p_.buffers[static_cast<std::size_t>(b)].offset >= 0; }
+
+    // Every operand has a place inside the arena.
+    void check_extent(const Op& op) {
+        const std::int64_t arena = p_.peaks[static_cast<std::size_t>(tier_)].arena;
+        for (std::int32_t k = op.first; k < op.first + op.inputs + op.outputs; ++k) {
+            const TensorId t = p_.operands[static_cast<std::size_t>(k)];
+            const Buffer& b = p_.buffers[static_cast<std::size_t>(p_.tensors[static_cast<std::size_t>(t)].buffer)];
+            if (b.tier != tier_) continue;
+            if (b.offset < 0) say(p_.name(t) + " has no place");
+            else if (span(t).begin < 0 || span(t).end > arena) say(fmt::format("{} ends at byte {} of an arena of {}", p_.name(t), span(t).end, arena));
+        }
+        if (op.workspace < 0 || p_.buffers[static_cast<std::size_t>(op.workspace)].tier != tier_) return;
+        const Buffer& w = p_.buffers[static_cast<std::size_t>(op.workspace)];
+        if (w.offset < 0 || w.offset + w.bytes > arena) say("the workspace lies outside the arena");
+    }
 
     // The bytes of a tensor; of a slice, wherever any coordinate has it.
     Span span(TensorId id) const {
@@ -62,7 +77,10 @@ class Memory {
             const Span old{it->first, it->second.end};
             const BufferId owner = it->second.buffer;
             if (!meet(old, s)) { ++it; continue; }
-            if (owner != b) end_tensors(owner, s);
+            if (owner != b) {
+                end_tensors(owner, s);
+                written_over_[static_cast<std::size_t>(owner)] = op_;
+            }
             it = owners_.erase(it);
             if (old.begin < s.begin) owners_[old.begin] = {s.begin, owner};
             if (old.end > s.end) it = owners_.insert({s.end, {old.end, owner}}).first;
@@ -83,6 +101,7 @@ class Memory {
     }
 
     void step(const Op& op) {
+        check_extent(op);
         for (const TensorId t : p_.inputs(op))
             if (here(p_.tensors[static_cast<std::size_t>(t)].buffer) && !intact_[static_cast<std::size_t>(t)]) say(p_.name(t) + " was overwritten, or never written");
         if (op.workspace >= 0 && here(op.workspace)) {
@@ -90,6 +109,8 @@ class Memory {
             write({w.offset, w.offset + w.bytes}, op.workspace);
             for (const TensorId t : p_.inputs(op))
                 if (!intact_[static_cast<std::size_t>(t)]) say("the workspace lies over " + p_.name(t));
+            for (const TensorId t : p_.outputs(op))
+                if (here(p_.tensors[static_cast<std::size_t>(t)].buffer) && meet(span(t), {w.offset, w.offset + w.bytes})) say("the workspace lies over the result " + p_.name(t));
         }
         const bool view = is_view(op);
         for (const TensorId t : p_.outputs(op)) {
@@ -117,9 +138,9 @@ class Memory {
 
     // The state must outlive the step, though nobody reads it again.
     void check_state() {
-        op_ = -1;
         for (std::size_t b = 0; b < p_.buffers.size(); ++b) {
             if (!p_.buffers[b].persistent || !here(static_cast<BufferId>(b))) continue;
+            op_ = written_over_[b] >= 0 ? written_over_[b] : static_cast<std::int32_t>(p_.ops.size()) - 1;
             bool whole = false;
             for (const TensorId t : tensors_of_[b]) whole = whole || (span(t).begin == p_.buffers[b].offset && span(t).end == p_.buffers[b].offset + p_.buffers[b].bytes);
             if (!whole) say(p_.tables->name(p_.buffers[b].name) + " is not intact when the step ends");
@@ -132,6 +153,7 @@ class Memory {
     Faults& faults_;
     std::vector<bool> intact_;
     std::vector<std::vector<TensorId>> tensors_of_;  // intact tensors by buffer
+    std::vector<std::int32_t> written_over_;         // by buffer: the last op that wrote another buffer's bytes on it
     std::map<std::int64_t, Owner> owners_;           // disjoint runs of bytes
     std::int32_t op_ = -1;
 };

@@ -58,8 +58,8 @@ void check_pairing(const std::vector<Program>& programs, Faults& faults) {
     }
 }
 
-// Runs the coordinates with the least helpful wire: a send blocks until its receive is posted, a reader until its message was sent, a
-// collective over pp until all its members are at it.
+// Runs the coordinates with the least helpful wire: a send blocks until its receive is posted, a reader and the op that a receive must be
+// done before until its message was sent, a collective over pp until all its members are at it.
 class Progress {
   public:
     Progress(const std::vector<Program>& programs, Faults& faults) : programs_(programs), faults_(faults), at_(programs.size(), 0), posted_(programs.size()) {}
@@ -76,19 +76,29 @@ class Progress {
 
   private:
     using Tag = std::tuple<int, int, bool, int, int>;  // from, to, gradient, chunk, microbatch
+    struct Posted { Tag tag; std::int32_t until; };
+    using Receives = std::map<TensorId, Posted>;
+
+    // Forgets a receive whose message was sent; false if it was not yet.
+    bool arrived(std::size_t r, Receives::iterator it) {
+        if (!sent_.contains(it->second.tag)) return false;
+        posted_[r].erase(it);
+        return true;
+    }
 
     bool advance(std::size_t r) {
         const Program& p = programs_[r];
         const Op& op = p.ops[at_[r]];
         for (const TensorId t : p.inputs(op))
-            if (const auto it = posted_[r].find(t); it != posted_[r].end()) {
-                if (!sent_.contains(it->second)) return false;
-                posted_[r].erase(it);
-            }
+            if (const auto it = posted_[r].find(t); it != posted_[r].end() && !arrived(r, it)) return false;
+        for (auto it = posted_[r].begin(); it != posted_[r].end();) {  // what must be done before this op
+            const auto now = it++;
+            if (now->second.until <= static_cast<std::int32_t>(at_[r]) && !arrived(r, now)) return false;
+        }
         const Attributes& a = p.attributes(op);
         if (op.kind == Kind::recv) {
             const Tag tag{a.peer, p.coordinate, a.gradient, a.chunk, op.microbatch};
-            posted_[r][p.outputs(op)[0]] = tag;
+            posted_[r][p.outputs(op)[0]] = {tag, op.until < 0 ? static_cast<std::int32_t>(at_[r]) + 1 : op.until};
             open_.insert(tag);
         }
         if (op.kind == Kind::send) {
@@ -119,7 +129,7 @@ class Progress {
     const std::vector<Program>& programs_;
     Faults& faults_;
     std::vector<std::size_t> at_;
-    std::vector<std::map<TensorId, Tag>> posted_;  // receives whose message was not needed yet
+    std::vector<Receives> posted_;  // whose message was not needed yet
     std::set<Tag> open_, sent_;
 };
 

@@ -21,6 +21,7 @@ class Types {
             check_definitions(op);
             check_rule(op);
             check_places(op);
+            check_queue(op);
         }
         check_moves_are_read();
         check_updates();
@@ -69,6 +70,20 @@ class Types {
         }
     }
 
+    // Moves that reach other ranks run behind, on the queue of their kind, until an op that comes later; nothing else does.
+    void check_queue(const Op& op) {
+        Queue want = op.kind == Kind::send || op.kind == Kind::recv ? Queue::stage : Queue::compute;
+        if (op.kind == Kind::redistribute) {
+            try {
+                if (moves_data(change(p_.type(p_.inputs(op)[0]), p_.tables->type(p_.attributes(op).types[0]).place).pair)) want = Queue::collective;
+            } catch (const TypingError&) {
+                return;  // said already
+            }
+        }
+        if (op.queue != want) say("it is on another queue than its kind runs on");
+        if (op.until >= 0 && (op.until <= op_ || op.queue == Queue::compute)) say(fmt::format("it is to be done before op {}, and issued at op {}", op.until, op_));
+    }
+
     // Results that a kernel writes over an operand must stand where that operand stands, and views where their buffer has them.
     void check_places(const Op& op) {
         const auto in = p_.inputs(op), out = p_.outputs(op);
@@ -79,6 +94,7 @@ class Types {
             for (std::size_t i = 3; i < in.size(); ++i) state.push_back(in[i]);
             demand_same(state, out);
         }
+        if (op.kind == Kind::redistribute) return check_slices(op);
         if (op.kind != Kind::split && op.kind != Kind::join) return;
         const auto views = op.kind == Kind::split ? out : in;
         const TensorId flat = op.kind == Kind::split ? in[0] : out[0];
@@ -87,6 +103,19 @@ class Types {
             const FlatSegment& s = p_.flats[static_cast<std::size_t>(a.unit)].segments[i];
             const Tensor& v = tensor(views[i]);
             if (v.buffer != tensor(flat).buffer || v.offset != tensor(flat).offset + s.offset || p_.tables->count(v.type) != s.count) say(p_.name(views[i]) + " is not where its unit has it");
+        }
+    }
+
+    // A result in its operand's own buffer is that operand's bytes, all of them or this rank's slice along the axes that now cut it.
+    void check_slices(const Op& op) {
+        for (std::size_t i = 0; i < op.outputs && i < op.inputs; ++i) {
+            const Tensor &from = tensor(p_.inputs(op)[i]), &to = tensor(p_.outputs(op)[i]);
+            if (from.buffer != to.buffer) {
+                if (!to.slice_axes.empty()) say(p_.name(p_.outputs(op)[i]) + " is a slice of a buffer that it was not cut from");
+                continue;
+            }
+            const AxisSet cut = p_.type(p_.outputs(op)[i]).place.cut_axes() - p_.type(p_.inputs(op)[i]).place.cut_axes();
+            if (from.offset != to.offset || to.slice_axes != (from.slice_axes | cut)) say(p_.name(p_.outputs(op)[i]) + " is not where its operand has it");
         }
     }
 
@@ -105,24 +134,27 @@ class Types {
     }
 
     void check_updates() {
-        op_ = -1;
         bool training = false;
         std::vector<int> updated(p_.flats.size(), 0);
-        for (const Op& op : p_.ops) {
+        for (op_ = 0; op_ < static_cast<std::int32_t>(p_.ops.size()); ++op_) {
+            const Op& op = p_.ops[static_cast<std::size_t>(op_)];
             training = training || op.part == Part::backward_weight;
             if (op.kind != Kind::adamw && op.kind != Kind::sgd) continue;
             const int unit = p_.attributes(op).unit;
-            const std::string& name = p_.flats.at(static_cast<std::size_t>(unit)).unit;
-            ++updated[static_cast<std::size_t>(unit)];
+            if (unit < 0 || static_cast<std::size_t>(unit) >= p_.flats.size()) { say("no such unit"); continue; }
+            const std::string& name = p_.flats[static_cast<std::size_t>(unit)].unit;
+            if (++updated[static_cast<std::size_t>(unit)] > 1) say(fmt::format("unit {} is updated again in the same step", name));
+            if (op.inputs > 2 && p_.inputs(op)[2] != p_.norm) say("an update from another scalar than the gradient's norm");
             for (const TensorId t : p_.inputs(op)) {  // W.unit, g.unit, M.unit ...
                 const std::string& operand = p_.tables->name(tensor(t).name);
                 if (t != p_.norm && operand.substr(operand.find('.') + 1) != name) say(fmt::format("unit {} is updated from {}", name, operand));
             }
         }
+        op_ = static_cast<std::int32_t>(p_.ops.size()) - 1;  // what is missing is missing when the step ends
         for (std::size_t u = 0; training && u < updated.size(); ++u)
-            if (updated[u] != 1) say(fmt::format("unit {} is updated {} times in a step", p_.flats[u].unit, updated[u]));
-        if (p_.loss >= 0 && !defined_[static_cast<std::size_t>(p_.loss)]) say("the loss is not made");
-        if (training && (p_.norm < 0 || !defined_[static_cast<std::size_t>(p_.norm)])) say("the gradient's norm is not made");
+            if (updated[u] == 0) say(fmt::format("the step ends, and unit {} was not updated", p_.flats[u].unit));
+        if (p_.loss >= 0 && !defined_[static_cast<std::size_t>(p_.loss)]) say("the step ends without a loss");
+        if (training && (p_.norm < 0 || !defined_[static_cast<std::size_t>(p_.norm)])) say("the step ends without the gradient's norm");
     }
 
     const Program& p_;

@@ -1,8 +1,9 @@
-// Matrix products on the CPU. Owns the only use of oneDNN (2.6 and 3.x); its primitives are made once per shape and kept.
+// Matrix products on the CPU, by oneDNN (2.6 and 3.x), which only gemm.cpp and gemm_native.cpp use.
 //
 // Row-major, any leading dimension, f32 or bf16 storage, f32 accumulation. May be called from inside an OpenMP parallel
 // region (the product then runs on the calling thread alone) and from outside (on the whole team), by several threads at once.
-// Allocates on the first call of a shape only. The summation order is oneDNN's: equal calls on an equal number of threads give equal bits.
+// Scratch belongs to the threads and is kept: a few MiB each, none for plain f32 products. The summation order is oneDNN's: equal
+// calls on an equal number of threads give equal bits.
 #pragma once
 #include "ir/dtype.hpp"
 #include <cstdint>

@@ -80,7 +80,12 @@ Gradients redistribute_gradient(const Context& c) {
 }
 
 Gradients token_loss_gradient(const Context& c) { return {{0, c.input(Kind::token_loss_dx, {c.in[0], c.in[1], c.dy})[0]}}; }
-Gradients logit_sums_gradient(const Context& c) { return {{0, c.input(Kind::logit_sums_dx, {c.in[0], c.in[1], c.in[2], c.dy}, c.attributes())[0]}}; }
+// The logits are the largest activation and nobody reads them again: their gradient takes their place.
+Gradients logit_sums_gradient(const Context& c) {
+    Program::Options in_place;
+    in_place.storage = {c.in[0]};
+    return {{0, c.p.add(Kind::logit_sums_dx, {c.in[0], c.in[1], c.in[2], c.dy}, c.attributes(), {Part::backward_input, c.op.unit, c.op.microbatch, c.op.action}, in_place)[0]}};
+}
 Gradients gelu_gradient(const Context& c) { return {{0, c.input(Kind::gelu_dx, {c.in[0], c.dy})[0]}}; }
 Gradients dropout_gradient(const Context& c) { return {{0, c.input(Kind::dropout, {c.dy}, c.attributes())[0]}}; }
 Gradients swiglu_gradient(const Context& c) {

@@ -5,17 +5,23 @@
 namespace quadrille {
 namespace {
 
+std::string movement(const TensorType& from, const Placement& to) {
+    try {
+        const Change c = change(from, to);
+        std::string axes;
+        for (const Axis x : c.axes.list()) axes += (axes.empty() ? "" : "+") + std::string(name_of(x));
+        return fmt::format("{} over {}", name_of(c.pair), axes);
+    } catch (const TypingError&) {
+        return "no move to " + text(to, from.dims);  // an unsound program is printed too
+    }
+}
+
 std::string details(const Program& p, const Op& op) {
     const Attributes& a = p.attributes(op);
     std::string s;
     const auto say = [&s](std::string part) { s += (s.empty() ? "  [" : ", ") + std::move(part); };
     if (!a.signature.empty()) say(a.signature);
-    if (op.kind == Kind::redistribute) {
-        const Change c = change(p.type(p.inputs(op)[0]), p.tables->type(a.types[0]).place);
-        std::string axes;
-        for (const Axis x : c.axes.list()) axes += (axes.empty() ? "" : "+") + std::string(name_of(x));
-        say(fmt::format("{} over {}", name_of(c.pair), axes));
-    }
+    if (op.kind == Kind::redistribute) say(movement(p.type(p.inputs(op)[0]), p.tables->type(a.types[0]).place));
     if (op.kind == Kind::send || op.kind == Kind::recv) say(fmt::format("{} pp {}, {} of chunk {}", op.kind == Kind::send ? "to" : "from", a.peer, a.gradient ? "gradient" : "result", a.chunk));
     if (a.rate > 0) say(fmt::format("rate {} stream {}", a.rate, a.stream));
     if (a.ring) say("ring");

@@ -33,7 +33,10 @@ class Arena {
             if (mark_.at(static_cast<std::size_t>(at + k)) != (k == 0 ? size : 16 + k)) return {};
         return value_[static_cast<std::size_t>(at)];
     }
-    void poison(std::int64_t begin, std::int64_t end) { std::fill(mark_.begin() + begin, mark_.begin() + end, std::uint8_t{0}); }
+    void poison(std::int64_t begin, std::int64_t end) {
+        if (begin < 0 || end > static_cast<std::int64_t>(mark_.size())) fail("bytes beyond the arena");
+        std::fill(mark_.begin() + begin, mark_.begin() + end, std::uint8_t{0});
+    }
 
   private:
     std::vector<double> value_;

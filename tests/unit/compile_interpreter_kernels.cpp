@@ -397,6 +397,7 @@ void compute(KernelCall& c) {
         case Kind::sum_squares: return sum_squares(c);
         case Kind::adamw: case Kind::sgd: return update(c);
         case Kind::load: return load(c);
+        case Kind::zero: return;  // results start as zeroes
         default: throw std::runtime_error("the interpreter has no kernel for this kind");
     }
 }
