@@ -1,4 +1,4 @@
-// The subcommands and the exit codes. Nothing else.
+// The subcommands, the exit codes, and how long OpenMP spins. Nothing else.
 #include "base/error.hpp"
 #include "record/version.hpp"
 #include "train/commands.hpp"

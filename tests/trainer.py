@@ -51,20 +51,33 @@ class Trainer:
 
     def run(self, arguments, ranks=1, output=None, seconds=60):
         """Runs the binary with any arguments. A single rank needs no launcher, as users start it."""
-        command = [str(part) for part in [self.binary, *arguments]]
-        if ranks > 1:
-            command = [str(LAUNCH), str(ranks), *command]
         begin = time.monotonic()
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   errors="replace", env=self.environment, cwd=self.folder, start_new_session=True)
+        process = self.start(arguments, ranks)
         try:
             out, err = process.communicate(timeout=seconds)
             exit_code = process.returncode
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            out, err = process.communicate()
+            out, err = stop(process)
             exit_code = None
         return Result(exit_code, out, err, time.monotonic() - begin, output)
+
+    def start(self, arguments, ranks):
+        """Starts the binary, in a session of its own, and returns the process."""
+        command = [str(part) for part in [self.binary, *arguments]]
+        if ranks > 1:
+            command = [str(LAUNCH), str(ranks), *command]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                errors="replace", env=self.environment, cwd=self.folder, start_new_session=True)
+
+
+def stop(process):
+    """Ends a started process, first politely: mpirun then ends its ranks, which are in process groups of their own."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        return process.communicate(timeout=5)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.communicate()
 
 
 def read_record(folder):

@@ -8,11 +8,19 @@
 #include "compile/place.hpp"
 
 namespace quadrille {
+namespace {
+
+Config without_dropout(Config config) {
+    config.model.hidden_dropout = config.model.attention_dropout = 0;
+    return config;
+}
+
+}  // namespace
 
 Compiled compile(const Config& config, Purpose purpose, const Workspace& workspace) {
     Compiled out;
     out.tables = std::make_shared<Tables>(grid_of(config));
-    Model model = build_model(config, out.tables);
+    Model model = build_model(purpose == Purpose::training ? config : without_dropout(config), out.tables);
     for (Chunk& chunk : model.chunks) {
         differentiate(chunk, model);
         expand_rings(chunk);

@@ -53,7 +53,7 @@ class Ring {
         if (p_.type(x).dtype == dtype) return x;
         Attributes a;
         a.dtype = dtype;
-        a.signature = std::string("bsnd->").append("bsnd");
+        a.signature = "bsnd->bsnd";
         return p_.add(Kind::cast, {x}, a, where_)[0];
     }
 

@@ -262,6 +262,8 @@ class Meaning {
         for (std::size_t i = 0; i < out.size(); ++i) {
             Value v = number(row(op.kind).name, i, operands, a.signature);
             if (op.adds) v = v + value(r, in[operands + i]);
+            // A ring's turns are pieces of one attention: what they carry on must be that of the same operands.
+            if (a.carries && !(value(r, in[operands + i]) == v)) v = (Hash("mixed turns") << v << value(r, in[operands + i])).value();
             results.push_back(v);
         }
         for (std::size_t i = 0; i < out.size(); ++i) value(r, out[i]) = results[i];

@@ -18,10 +18,9 @@ struct Message {
     auto key() const { return std::tuple(gradient, chunk, microbatch); }
 };
 
-const Op* redistribute_over_pp(const Program& p, const Op& op) {
-    if (op.kind != Kind::redistribute || op.queue != Queue::collective) return nullptr;
-    const Change c = change(p.type(p.inputs(op)[0]), p.tables->type(p.attributes(op).types[0]).place);
-    return c.axes.has(Axis::pp) ? &op : nullptr;
+bool redistributes_over_pp(const Program& p, const Op& op) {
+    if (op.kind != Kind::redistribute || op.queue != Queue::collective) return false;
+    return change(p.type(p.inputs(op)[0]), p.tables->type(p.attributes(op).types[0]).place).axes.has(Axis::pp);
 }
 
 std::vector<int> members(const Program& p, const Op& op) {
@@ -106,7 +105,7 @@ class Progress {
             if (!open_.contains(tag)) return false;
             sent_.insert(tag);
         }
-        if (redistribute_over_pp(p, op)) return meet(p, op);
+        if (redistributes_over_pp(p, op)) return meet(p, op);
         ++at_[r];
         return true;
     }
@@ -118,7 +117,7 @@ class Progress {
             const Program& q = programs_[static_cast<std::size_t>(m)];
             if (at_[static_cast<std::size_t>(m)] >= q.ops.size()) return false;
             const Op& other = q.ops[at_[static_cast<std::size_t>(m)]];
-            if (!redistribute_over_pp(q, other) || members(q, other) != group || other.unit != op.unit || other.inputs != op.inputs || other.attributes != op.attributes) return false;
+            if (!redistributes_over_pp(q, other) || members(q, other) != group || other.unit != op.unit || other.inputs != op.inputs || other.attributes != op.attributes) return false;
             const TensorType& t = q.type(q.inputs(other)[0]);
             if (!(t.place == from) || t.shape != p.type(p.inputs(op)[0]).shape || t.dtype != p.type(p.inputs(op)[0]).dtype) return false;
         }

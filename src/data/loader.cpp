@@ -45,7 +45,7 @@ void Loader::work() {
         try {
             read_step(step);
         } catch (...) {
-            // Carried to the thread that asks for the batch: the one catch outside of main.
+            // Carried to the thread that asks for the batch.
             const std::lock_guard lock(mutex_);
             failure_ = std::current_exception();
             changed_.notify_all();

@@ -13,7 +13,7 @@ struct Context {
     TensorId dy;
     DType weight_gradient;
 
-    const Attributes attributes() const { return p.attributes(op); }
+    const Attributes& attributes() const { return p.attributes(op); }
     std::vector<TensorId> emit(Kind kind, std::vector<TensorId> inputs, Attributes a, Part part) const {
         return p.add(kind, std::move(inputs), a, {part, op.unit, op.microbatch, op.action});
     }

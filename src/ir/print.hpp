@@ -4,7 +4,7 @@
 
 namespace quadrille {
 
-// "B 3 layers.0  matmul(x, layers.0.mlp.up.weight) -> y: f32[8,32,64]  [collective: all_reduce tp, until 41]"
+// "   40 F3 layers.0  redistribute(layers.0/matmul.7@3) -> layers.0/redistribute.8@3: f32[8,32,64]  [all_reduce over tp, until 42]"
 std::string text(const Program&, std::size_t op);
 std::string text(const Program&);
 

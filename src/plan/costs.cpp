@@ -35,7 +35,7 @@ double attention_flops(const Program& p, const Op& op) {
     return (op.kind == Kind::attention ? 4.0 : 10.0) * product(shape) * static_cast<double>(local_shape(p.grid(), k)[1]) * causal;
 }
 
-// Bytes of one member's elements of a tensor that all_reduce or equal slices cut in n.
+// How many of `count` elements member i of n owns where an all-reduce cuts them in nearly equal runs.
 std::int64_t slice_elements(std::int64_t count, std::int64_t n, std::int64_t i) { return count / n * (i + 1) + count % n * (i + 1) / n - (count / n * i + count % n * i / n); }
 
 std::int64_t redistribute_bytes(const Program& p, const Op& op, const Coordinate& at) {

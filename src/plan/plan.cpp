@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "compile/verify.hpp"
+#include "config/names.hpp"
 #include "plan/simulate.hpp"
 #include "plan/suggest.hpp"
 
@@ -39,16 +40,6 @@ std::vector<ActionCosts> chunk_costs(const Compiled& c) {
         }
     }
     return costs;
-}
-
-std::string schedule_name(Schedule s) {
-    switch (s) {
-        case Schedule::gpipe: return "gpipe";
-        case Schedule::one_f_one_b: return "1f1b";
-        case Schedule::interleaved: return "interleaved";
-        case Schedule::zero_bubble: return "zero-bubble";
-    }
-    return "";
 }
 
 ProgramPlan plan_program(const Program& p, const Grid& grid) {
@@ -95,7 +86,7 @@ Plan make_plan(const Config& config, const Workspace& workspace, const Variation
     for (const Program& p : c.programs) plan.programs.push_back(plan_program(p, grid));
     plan.model_flops = model_flops(config);
     plan.hardware_flops = hardware_flops(c, grid);
-    plan.schedule = schedule_name(config.pipeline.schedule);
+    plan.schedule = spelling(config.pipeline.schedule);
     plan.microbatches = config.train.gradient_accumulation_steps;
     for (const Order& o : c.orders) plan.orders.push_back(text(o));
     plan.bubble_fraction = simulate(c.orders, chunk_costs(c)).bubble_fraction;

@@ -4,10 +4,8 @@
 #include "ir/print.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 
 namespace quadrille {
 namespace {
@@ -19,8 +17,6 @@ std::string bytes(std::int64_t n) {
     for (; x >= 1024 && u < 5; ++u) x /= 1024;
     return u == 0 ? fmt::format("{} B", n) : fmt::format("{:.2f} {}", x, unit[u]);
 }
-
-
 
 // One line per program, or one for a run of programs that need the same.
 void ledger_lines(const Plan& plan, std::string& s) {

@@ -18,9 +18,9 @@ class RecordWriter {
     // `directory` exists (output_directory.hpp). Creates nothing.
     explicit RecordWriter(std::filesystem::path directory);
 
-    // Replaces run.h5 by `record`: written under a temporary name, synced, renamed, the directory synced. Call it at the start,
-    // when due, and at the end on every way out. Throws Error{io_failed} with the file and the reason when the disk is full or
-    // the directory is gone; the former run.h5 is then left whole and the temporary file removed.
+    // Replaces run.h5 by `record`: written under a temporary name, synced, renamed, the directory synced. Call it when due
+    // and when the run ends. Throws Error{io_failed} with the file and the reason when the disk is full or the directory is gone;
+    // the former run.h5 is then left whole and the temporary file removed.
     void write(const RunRecord& record);
 
     // True when one more write as dear as the last keeps all writing since construction within 1 % of the time. The first write

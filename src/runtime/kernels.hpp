@@ -25,7 +25,6 @@ struct Call {
     const TensorType& in_tensor(std::size_t i) const { return program.tables->type(in_type(i)); }
     const TensorType& out_tensor(std::size_t i) const { return program.tables->type(out_type(i)); }
     std::array<std::int64_t, max_dims> in_shape(std::size_t i) const { return local_shape(program.grid(), in_tensor(i)); }
-    std::array<std::int64_t, max_dims> out_shape(std::size_t i) const { return local_shape(program.grid(), out_tensor(i)); }
     std::int64_t in_count(std::size_t i) const { return program.tables->count(in_type(i)); }
     std::int64_t out_count(std::size_t i) const { return program.tables->count(out_type(i)); }
     std::size_t operands() const { return in.size() - (op.adds ? out.size() : 0); }  // inputs without the earlier versions of a sum

@@ -1,6 +1,6 @@
 // Measured memory: the bytes in use on each tier, counted from the extents that kernels and moves are handed and from when they
-// are. Independent of the offsets, sizes and lifetimes that lay_out wrote, which it never reads: else "predicted = measured"
-// could not fail.
+// are. Sizes and lifetimes are its own: of what lay_out wrote only the offsets are read, to tell the parts of one buffer, and
+// they cancel. Else "predicted = measured" could not fail.
 #pragma once
 #include "ir/program.hpp"
 #include "runtime/step.hpp"

@@ -42,7 +42,7 @@ std::byte* Tasks::place(TensorId t) const {
     return arena_.data(r.tier) + r.begin;
 }
 
-// All ranks make their groups in one order, that of (axes, holders), so no two wait for each other.
+// All ranks make their groups in one order, that of (axes, size), so no two wait for each other.
 void Tasks::make_groups(Engine& engine) const {
     std::map<std::pair<unsigned, std::size_t>, std::vector<int>> groups;
     for (const Op& op : program_.ops) {

@@ -1,4 +1,4 @@
-// The subcommands, each a function that returns the process's exit code. Only `train` (and `bench` under a launcher) starts MPI.
+// The subcommands, each a function that returns the process's exit code. Only `train` and the collectives of `bench` start MPI.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// What this process can see of its machine: memory to be had, and names for the record.
+// What this process can see of its machine's memory.
 #pragma once
 #include <cstdint>
 

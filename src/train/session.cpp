@@ -26,7 +26,7 @@ Session::Session(World& w, const Arguments& arguments) : world(w) {
     if (!replaced.empty()) warnings.push_back(replaced);
     on_first_rank(world, [&] { create_output(config.output.directory); return std::string(); });
     describe(arguments);
-    together(world, [&] { take_memory(); });
+    take_memory();
 }
 
 void Session::read_input(const Arguments& arguments) {
@@ -114,7 +114,8 @@ void Session::take_memory() {
         bytes[t] = program().peaks[t].arena;
         if (const Program* e = evaluation_program()) bytes[t] = std::max(bytes[t], e->peaks[t].arena);
     }
-    arena_.emplace(bytes, "weights, gradients, optimizer state and activations", world.rank(), config.device.threads);
+    // Alone in this: what follows is collective, and no rank may be left waiting in it.
+    together(world, [&] { arena_.emplace(bytes, "weights, gradients, optimizer state and activations", world.rank(), config.device.threads); });
     EngineOptions engine;
     engine.max_count = config.comm.max_count;
     engine.compute_threads = config.device.threads;

@@ -178,7 +178,7 @@ void Trainer::keep_trace(const StepResult& r, std::int64_t step) {
         for (std::size_t i = 0; i + sizeof(OpEvent) <= b.size(); i += sizeof(OpEvent)) {
             OpEvent e;
             std::memcpy(&e, b.data() + i, sizeof e);
-            block.events.push_back({e.queue, first + e.op, e.begin, e.end});
+            block.events.push_back({e.queue, first + e.op, e.begin - start_, e.end - start_});
         }
         trace_.blocks.push_back(std::move(block));
     }

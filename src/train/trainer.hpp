@@ -14,7 +14,7 @@ class Trainer {
     // Runs all steps. Collective over all ranks. Returns done, or diverged where the policy is to stop. The record is written at log
     // intervals and at the end.
     Exit run();
-    // Writes the record a last time with this exit code. Rank 0 writes; the others do nothing.
+    // Gathers what is left and writes the record a last time, with this exit code. Collective over all ranks; rank 0 writes.
     void close(Exit);
 
   private:
@@ -33,6 +33,7 @@ class Trainer {
     RecordWriter writer_;
     Trace trace_;
     std::vector<Pending> pending_;
+    const double start_ = now();   // of the run, on this rank's clock: the trace's zero
     std::int64_t updates_ = 0;     // optimizer steps made: skipped ones do not count
     std::array<MeasuredPeak, tier_count> measured_{};
     std::vector<std::int64_t> first_label_;  // of each pp coordinate's ops in trace_.ops

@@ -1,11 +1,16 @@
 """Runs that must be refused or must stop: each ends in time, with its exit code, one message, and nothing left half made."""
+import json
+import os
 import pathlib
 import re
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from trainer import Trainer, parse_arguments, show, write_counting_text  # noqa: E402
+from trainer import Trainer, numpy, parse_arguments, read_record, show, stop, write_counting_text  # noqa: E402
 
 from cases import DIVERGED, DONE, GROUPS, INPUT, REFUSED, Case  # noqa: E402
 
@@ -58,7 +63,49 @@ def check_usage(trainer):
     return complaints
 
 
-PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("usage", check_usage)]}
+def ranks_of(trainer, output):
+    """The process ids of the ranks that write to `output`, by /proc."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().decode().split("\0")
+        except (OSError, UnicodeDecodeError):
+            continue
+        if words[0] == str(trainer.binary) and f"output.directory={output}" in words:
+            found.append(int(entry.name))
+    return sorted(found)
+
+
+def check_killed_rank(trainer):
+    """A rank that is killed ends the job in time, and the record is readable up to its last flush."""
+    output = trainer.folder / "run-output"
+    (trainer.folder / "run.yaml").write_text(json.dumps(INPUT))
+    process = trainer.start(["train", "run.yaml", "train.steps=1000000", f"output.directory={output}"], 2)
+    begin = time.monotonic()
+    while not (output / "run.h5").exists() and process.poll() is None and time.monotonic() < begin + 30:
+        time.sleep(0.1)
+    ranks = ranks_of(trainer, output)
+    if not (output / "run.h5").exists() or len(ranks) != 2:
+        return [f"no record within 30 s, or not two ranks: {ranks}\n{stop(process)}"]
+    os.kill(ranks[-1], signal.SIGKILL)
+    try:
+        process.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        return [f"the job goes on without its rank\n{stop(process)}"]
+    record = read_record(output)
+    steps = record["steps/step"]
+    complaints = []
+    if process.returncode == 0:
+        complaints.append("exit 0 although a rank was killed")
+    if record["attributes"]["complete"] or not numpy.array_equal(steps, numpy.arange(1, len(steps) + 1)):
+        complaints.append(f"complete is {record['attributes']['complete']}, the steps are {steps}")
+    if not numpy.isfinite(record["steps/loss"]).all():
+        complaints.append(f"losses {record['steps/loss']}")
+    return complaints
+
+
+PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("usage", check_usage)],
+            "kill": [("a killed rank", check_killed_rank)]}
 
 
 def main():

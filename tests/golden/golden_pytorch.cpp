@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -157,13 +158,13 @@ const std::vector<Case> cases = {
     {2, "llama", {"grid.pp=2", "pipeline.schedule=gpipe"}},
     {2, "llama", {"grid.sp=2"}},
     {2, "llama", {"grid.sp=2", "sequence.method=ulysses"}},
-    {3, "gpt2", {"grid.tp=3"}},
+    {3, "gpt2", {"grid.tp=3", "train.micro_batch_size=8"}},  // one micro-batch: moves over tp are slow where ranks share a core
     {3, "gpt2", {"grid.pp=3"}},
-    {3, "llama", {"grid.tp=3"}},  // more ranks than key-value heads
+    {3, "llama", {"grid.pp=3"}},
     {4, "gpt2", {"grid.dp=2", "grid.pp=2"}},
     {4, "gpt2", {"grid.dp=2", "grid.sp=2"}},
-    {4, "llama", {"grid.tp=2", "grid.pp=2"}},
-    {4, "llama", {"grid.tp=2", "grid.sp=2", "tensor.sequence_parallel=true"}},
+    {4, "llama", {"grid.tp=4", "train.micro_batch_size=8"}},  // key-value heads replicated
+    {4, "llama", {"grid.tp=2", "grid.sp=2", "tensor.sequence_parallel=true", "train.micro_batch_size=8"}},
     {4, "llama", {"grid.sp=2", "grid.pp=2"}},
 };
 

@@ -5,6 +5,7 @@ that grows from step 1 to the last, or another split, bit for bit. Every record 
 numbers, the same data as the reference, predicted bytes equal to measured ones.
 """
 import pathlib
+import re
 import sys
 import tempfile
 
@@ -35,7 +36,11 @@ class Runs:
         result = self.trainer.train(source, ranks, [*changes, "output.overwrite=true"])
         if result.exit_code != 0:
             raise RuntimeError(show(result))
-        return read_record(result.output), result.seconds
+        record = read_record(result.output)
+        said = [int(step) for step in re.findall(r"^step +(\d+)/", result.stdout, re.MULTILINE)]
+        if said != record["steps/step"].tolist():
+            raise RuntimeError(f"one line per step was due, stdout has the steps {said}")
+        return record, result.seconds
 
 
 def relative(values, reference):

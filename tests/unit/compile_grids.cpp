@@ -96,6 +96,8 @@ TEST_CASE("evaluation gives the loss of training's first step, and changes nothi
         CAPTURE(s.name);
         const Subject subject(s.config);
         const Compiled evaluation = compile(s.config, Purpose::evaluation, some_workspace);
+        const Faults faults = verify(evaluation.programs, compile(serial(s.config), Purpose::evaluation, {}).programs[0]);
+        if (!faults.empty()) FAIL_CHECK(text(evaluation.programs, faults[0]));
         Settings once = subject.settings;
         once.steps = 1;
         try {

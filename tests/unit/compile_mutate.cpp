@@ -107,6 +107,7 @@ void break_and_judge(const std::vector<NamedSubject>& subjects, std::size_t per_
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::printf("%-36s%8d%8d%10d%8d   %zu kinds, %zu subjects, %.1f s\n", all.kind, all.made, all.caught, all.harmless, all.missed, kinds.size(), subjects.size(), seconds);
     CHECK(all.missed == 0);
+    CHECK(kinds.size() >= 20);
     CHECK(all.made > 400);
 }
 

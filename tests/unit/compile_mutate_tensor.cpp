@@ -15,8 +15,11 @@ TEST_CASE("tensor and data parallel") {
     megatron.model.hidden_dropout = megatron.model.attention_dropout = 0.1;
     Config replicated = on_grid(small_llama(), 1, 6, 1, 1);
     replicated.tensor.sequence_parallel = true;
+    Config grouped = on_grid(small_llama(), 1, 4, 1, 1);
+    grouped.model.num_attention_heads = 4;
     Config half = on_grid(small_llama(), 2, 2, 1, 1);
     half.train.precision = half.train.gradient_dtype = Precision::bf16;
     half.comm.overlap = false;
-    break_and_judge({{"tp 2 dp 2, buckets, tied", buckets}, {"tp 2 sp 2, Megatron, ring, dropout", megatron}, {"tp 2 x 3, Megatron, grouped heads", replicated}, {"tp 2 dp 2, bf16, no overlap", half}}, 5);
+    break_and_judge({{"tp 2 dp 2, buckets, tied", buckets}, {"tp 2 sp 2, Megatron, ring, dropout", megatron}, {"tp 2 x 3, Megatron, grouped heads", replicated}, {"tp 2 x 2, grouped heads", grouped},
+                     {"tp 2 dp 2, bf16, no overlap", half}}, 5);
 }

@@ -211,6 +211,20 @@ bool other_layout(const Site& s) {
     return false;
 }
 
+// Key-value heads cut by the axis that should replicate them: another group's keys for half of the query heads.
+bool wrong_key_value_group(const Site& s) {
+    bool changed = false;
+    for (const std::size_t k : {1u, 2u}) {
+        TensorType type = s.p.type(s.in()[k]);
+        Cuts& heads = type.place.cuts[2];
+        if (heads.count != 1 || s.p.grid().extent(Axis::tp) != s.p.grid().extent(Axis::tq)) continue;
+        heads.cut[0].axis = Axis::tq;
+        s.tensor(s.in()[k]).type = s.p.tables->intern(type);
+        changed = true;
+    }
+    return changed;
+}
+
 }  // namespace
 
 std::vector<MutationKind> move_mutations() {
@@ -238,6 +252,7 @@ std::vector<MutationKind> move_mutations() {
         {"ring turn repeated", is_turn, ring_turn_repeated},
         {"ring turn skipped", is_redistribute, ring_turn_skipped},
         {"nesting of cuts exchanged", [](const Program&, const Op& op) { return op.outputs > 0; }, nesting_exchanged},
+        {"wrong key-value group", [](const Program&, const Op& op) { return op.kind == Kind::attention || op.kind == Kind::attention_dx; }, wrong_key_value_group},
         {"zigzag for block", [](const Program& p, const Op& op) { return op.kind == Kind::load || is_redistribute(p, op); }, other_layout},
     };
 }

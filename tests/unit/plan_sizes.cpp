@@ -1,0 +1,77 @@
+// Sizes beyond 32 bits, and the largest input of all.
+#include "compile_fixture.hpp"
+#include "config/load.hpp"
+#include "plan/plan.hpp"
+
+#include <doctest.h>
+
+#include <sys/resource.h>
+
+#include <chrono>
+
+using namespace quadrille;
+using namespace quadrille::test;
+
+TEST_CASE("a million positions, batch 8, a vocabulary of 150,000") {
+    Config c = small_gpt(1);
+    c.model.seq_length = 1048576;
+    c.model.vocab_size = 150000;
+    c.train.global_batch_size = 8;
+    c.train.micro_batch_size = 8;
+    c.train.gradient_accumulation_steps = 1;
+    std::vector<Program> programs;
+    const Plan p = make_plan(c, {}, {}, &programs);
+    const std::int64_t tokens = std::int64_t{8} * 1048576, logits = tokens * 150000 * 4;
+    int with_logits = 0;
+    for (const Buffer& b : programs[0].buffers) {
+        CHECK(b.bytes >= 0);
+        with_logits += b.bytes == logits;
+    }
+    CHECK(with_logits == 1);  // the gradient takes their place
+    const TierPeak& peak = p.programs[0].peaks[0];
+    CHECK(peak.arena > logits);
+    CHECK(peak.arena < logits + tokens * 4 * 12 * 40 + (std::int64_t{1} << 30));
+    for (const std::int64_t b : peak.books) CHECK(b > 0);
+    CHECK(p.parameters == std::int64_t{150000} * 12 + std::int64_t{1048576} * 12 + 4 * 12 * 12 + 4 * 12 + 2 * 12 * 12 + 12 + 12 + 4 * 12 + 2 * 12);
+    const double flops = 3.0 * static_cast<double>(tokens) * (2 * (4 * 144 + 2 * 144) + 4.0 * 1048576 * 12 + 2.0 * 12 * 150000);
+    CHECK(p.model_flops == doctest::Approx(flops).epsilon(1e-9));
+    // over dp 2 and tp 2 the same bytes go over wires that count in 64 bits too
+    for (const auto& [axes, bytes] : make_plan(on_grid(c, 2, 2, 1, 2), {}, {}).programs[0].wire) CHECK(bytes >= 0);
+}
+
+TEST_CASE("Llama-3 405B on 16,384 ranks: compiled and verified in seconds") {
+    Job job;
+    job.ranks = 16384;
+    const auto start = std::chrono::steady_clock::now();
+    const Config c = load_config(std::string(QUADRILLE_SOURCE) + "/inputs/llama3-405b.yaml", {}, job);
+    std::vector<Program> programs;
+    const Plan p = make_plan(c, {}, {}, &programs);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    std::size_t ops = 0;
+    for (const Program& q : programs) ops += q.ops.size();
+    MESSAGE("16 programs, " << ops << " ops, " << seconds << " s, process peak " << static_cast<double>(usage.ru_maxrss) / (1 << 20) << " GiB");
+    CHECK(p.ranks == 16384);
+    CHECK(p.programs.size() == 16);
+    // 2·128256·16384 + 126·(16384·(2·16384 + 2·1024) + 3·16384·53248 + 2·16384) + 16384
+    CHECK(p.parameters == 405853388800);
+    std::int64_t weights = 0;
+    for (const ProgramPlan& q : p.programs) {
+        CHECK(q.count == 1024);
+        CHECK(q.peaks[0].arena > 0);
+        CHECK(q.states.masters == 2 * q.states.weights);
+        CHECK(q.states.moments == 4 * q.states.weights);
+        CHECK(q.states.gradients == 2 * q.states.weights);
+        for (const auto& [axes, bytes] : q.wire) CHECK(bytes >= 0);
+        weights += q.states.weights;
+    }
+    // bf16 weights of all stages, cut by tp 8, norms whole
+    CHECK(static_cast<double>(weights) == doctest::Approx(2.0 * 405.853e9 / 8).epsilon(0.001));
+    const double per_token = 3 * (126 * (2.0 * 16384 * (2 * 16384 + 2 * 1024) + 6.0 * 16384 * 53248 + 4.0 * 131072 * 16384) + 2.0 * 16384 * 128256);
+    CHECK(p.model_flops == doctest::Approx(per_token * 512 * 131072).epsilon(0.01));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    CHECK(seconds < 60);
+    CHECK(usage.ru_maxrss < std::int64_t{2} << 20);  // KiB
+#endif
+}
