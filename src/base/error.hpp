@@ -1,4 +1,4 @@
-// Errors, once for the whole program. Owns the exit codes and the two kinds of failure; catches nothing (only main does).
+// Errors, once for the whole program. Owns the exit codes and the two kinds of failure; catches nothing.
 //
 // The user's fault is an Error: a sentence with the number that is wrong and the one that would be right, and the exit code
 // the process ends with. The programmer's fault is `require`, which names the place.
@@ -12,7 +12,7 @@
 namespace quadrille {
 
 // The process's exit codes, as the README documents them.
-enum class Exit : int { done = 0, refused = 2, no_memory = 3, diverged = 4, io_failed = 5, rank_failed = 6, stopped = 75 };
+enum class Exit : int { done = 0, refused = 2, no_memory = 3, diverged = 4, io_failed = 5, rank_failed = 6 };
 
 // A failure that ends the job with `exit` and one message. May hold several sentences, one a line.
 class Error : public std::runtime_error {

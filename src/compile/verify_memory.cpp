@@ -100,7 +100,20 @@ class Memory {
                change(p_.type(p_.inputs(op)[0]), p_.tables->type(p_.attributes(op).types[0]).place).pair == Pair::slice;
     }
 
+    // A move in flight holds its operands' bytes until it must be done.
+    void hold(const Op& op) {
+        std::erase_if(in_flight_, [this](const InFlight& f) { return f.until <= op_; });
+        for (const InFlight& f : in_flight_)
+            for (const TensorId t : p_.outputs(op))
+                if (here(p_.tensors[static_cast<std::size_t>(t)].buffer) && !is_view(op) && meet(span(t), f.span)) say(fmt::format("{} is written while op {} is in flight there", p_.name(t), f.op));
+        if (op.until < 0) return;
+        for (const auto operands : {p_.inputs(op), p_.outputs(op)})
+            for (const TensorId t : operands)
+                if (here(p_.tensors[static_cast<std::size_t>(t)].buffer)) in_flight_.push_back({span(t), op.until, op_});
+    }
+
     void step(const Op& op) {
+        hold(op);
         check_extent(op);
         for (const TensorId t : p_.inputs(op))
             if (here(p_.tensors[static_cast<std::size_t>(t)].buffer) && !intact_[static_cast<std::size_t>(t)]) say(p_.name(t) + " was overwritten, or never written");
@@ -147,6 +160,7 @@ class Memory {
         }
     }
 
+    struct InFlight { Span span; std::int32_t until, op; };
     struct Owner { std::int64_t end; BufferId buffer; };
     const Program& p_;
     const Tier tier_;
@@ -155,6 +169,7 @@ class Memory {
     std::vector<std::vector<TensorId>> tensors_of_;  // intact tensors by buffer
     std::vector<std::int32_t> written_over_;         // by buffer: the last op that wrote another buffer's bytes on it
     std::map<std::int64_t, Owner> owners_;           // disjoint runs of bytes
+    std::vector<InFlight> in_flight_;
     std::int32_t op_ = -1;
 };
 

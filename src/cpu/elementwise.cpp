@@ -163,14 +163,6 @@ void cast(const void* src, DType src_type, void* dst, DType dst_type, std::int64
     });
 }
 
-void scale(const void* x, void* y, float factor, std::int64_t count, DType t) {
-    with_type(t, [&]<class T>(T) {
-        const T* px = static_cast<const T*>(x);
-        T* py = static_cast<T*>(y);
-        each_element(count, [=](std::int64_t i) { store(py[i], factor * load(px[i])); });
-    });
-}
-
 void accumulate(const void* src, DType src_type, void* dst, DType dst_type, std::int64_t count) {
     with_type(src_type, [&]<class S>(S) {
         with_type(dst_type, [&]<class D>(D) {

@@ -55,8 +55,6 @@ void rotary(const Rotary& r, const void* x, void* y);
 
 // dst = src, rounded to dst_type. Equal types copy the bits.
 void cast(const void* src, DType src_type, void* dst, DType dst_type, std::int64_t count);
-// y = factor x
-void scale(const void* x, void* y, float factor, std::int64_t count, DType t);
 // dst += src, added in fp32 and rounded to dst_type
 void accumulate(const void* src, DType src_type, void* dst, DType dst_type, std::int64_t count);
 // Zero bytes, on the whole team.

@@ -23,9 +23,7 @@ std::string AxisSet::text() const {
     else if (has(Axis::shard)) say("dp_shard");
     else if (has(Axis::replica)) say("dp_replica");
     if (has(Axis::sp)) say("sp");
-    if (contains(tensor_axes)) say("tp");
-    else if (has(Axis::tp)) say("tp_kv");
-    else if (has(Axis::tq)) say("tp_q");
+    if (!(*this & tensor_axes).empty()) say("tp");
     if (has(Axis::pp)) say("pp");
     return out;
 }

@@ -35,7 +35,7 @@ struct AxisSet {
     friend constexpr bool operator==(AxisSet, AxisSet) = default;
     constexpr AxisSet& operator|=(AxisSet s) { bits |= s.bits; return *this; }
     std::vector<Axis> list() const;
-    std::string text() const;  // "dp+sp" in the user's words: replica and shard as dp, tp and tq as tp, unless only one of them is meant
+    std::string text() const;  // "dp+sp" in the user's words: replica and shard as dp unless only one of them is meant, tp and tq as tp
 };
 
 constexpr AxisSet tensor_axes = {Axis::tp, Axis::tq};

@@ -61,8 +61,7 @@ Gradients norm_gradient(const Context& c) {
 }
 
 Gradients attention_gradient(const Context& c) {
-    Attributes a = c.attributes();
-    a.backward = true;
+    const Attributes& a = c.attributes();
     std::vector<TensorId> in = {c.in[0], c.in[1], c.in[2], c.out[0], c.out[1], c.dy};
     if (a.documents) in.push_back(c.in[3]);
     const auto d = c.input(Kind::attention_dx, in, a);

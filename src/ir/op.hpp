@@ -43,7 +43,6 @@ struct Attributes {
     double eps = 0;                 // norm
     bool rms = false;               // norm: root mean square, no mean and no bias
     bool inverse = false;           // rotary: the backward direction
-    bool backward = false;          // attention_dx
     bool unexpanded = false;        // attention over cut keys that compile/expand will turn into a ring's turns; never executed
     bool ring = false;              // attention: one turn of a ring
     bool documents = false;         // attention: the last of the inputs q, k, v, document_start is there

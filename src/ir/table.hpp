@@ -21,7 +21,6 @@ struct Row {
     bool additive = false;          // linear in all operands together
     std::string_view whole = "";    // letters that no axis may cut
     bool max = false;               // pieces of a contracted letter combine by max, not by sum
-    bool moves_bytes = true;        // false: outputs are the same bytes as inputs under another name (split, join)
     Rule rule = nullptr;
 };
 

@@ -30,7 +30,6 @@ class Tables {
     const TensorType& type(TypeId id) const { return types_[static_cast<std::size_t>(id)]; }
     std::int64_t count(TypeId id) const { return counts_[static_cast<std::size_t>(id)]; }  // elements on one rank
     std::int64_t bytes(TypeId id) const { return count(id) * bytes_of(type(id).dtype); }
-    std::size_t types() const { return types_.size(); }
 
     AttributesId intern(const Attributes&);
     const Attributes& attributes(AttributesId id) const { return attributes_[static_cast<std::size_t>(id)]; }

@@ -92,7 +92,7 @@ std::int64_t local_bytes(const Grid&, const TensorType&);
 // Global indices along `dim` that the rank at `c` holds, in its local order.
 std::vector<std::int64_t> indices(const Grid&, const TensorType&, int dim, const Coordinate& c);
 
-std::string text(const Placement&, int dims);  // "[/shard,/sp~,]+tp"
+std::string text(const Placement&, int dims);  // "[/shard,/sp~,]+sum:tp"
 std::string text(const TensorType&);           // "f32[8/shard,128/sp~/tp,64]+sum:tp"
 
 }  // namespace quadrille

@@ -29,16 +29,7 @@ std::vector<Stretch> stretches(const Call& c, const TensorType& t, Wanted wanted
     return out;
 }
 
-// The upper 30 bits of x (Dekker 1971). Sums of such numbers are exact in float64 as long as they lie within a factor of some
-// 2^20 of each other, so that their order does not matter.
-double upper_bits(double x) {
-    const double shifted = x * 8388609.0;  // 2^23 + 1
-    return std::isfinite(shifted) ? shifted - (shifted - x) : x;
-}
-
-// Squares are summed in fixed blocks of the flat buffer, in order: the same bits for a slice, wherever it lies. The sum is then
-// rounded, for what adds it to those of other units, slices and stages does so in an order that depends on where these are: with
-// virtual stages, on other ranks than without.
+// Squares are summed in fixed blocks of the flat buffer, in order: the same bits for a slice, wherever it lies.
 Kernel bind_sum_squares(const Call& c) {
     const AxisSet which = c.attributes().which;
     const Tables& tables = *c.program.tables;
@@ -51,7 +42,7 @@ Kernel bind_sum_squares(const Call& c) {
             if (border > s.begin) sum += sum_squares(g + s.begin * bytes_of(type), type, border - s.begin);
             if (s.end > border) sum += sum_squares(g + border * bytes_of(type), type, s.end - border);
         }
-        *out = upper_bits(sum);
+        *out = sum;
     };
 }
 

@@ -70,10 +70,8 @@ void Session::compile_programs() {
 
 void Session::check_memory() const {
     const std::int64_t limit = config.device.memory_limit;
-    const Program& p = program();
-    std::int64_t need = p.peaks[0].arena;
-    if (const Program* e = evaluation_program()) need = std::max(need, e->peaks[0].arena);
-    if (limit > 0 && need > limit) throw Error(Exit::no_memory, does_not_fit(p, limit, world.rank()));
+    for (const Program* p : {&program(), evaluation_program()})
+        if (limit > 0 && p && p->peaks[0].arena > limit) throw Error(Exit::no_memory, does_not_fit(*p, limit, world.rank()));
 }
 
 void Session::describe(const Arguments& arguments) {

@@ -1,5 +1,6 @@
 #include "train/trainer.hpp"
 
+#include "train/agree.hpp"
 #include "train/learning_rate.hpp"
 #include "train/machine.hpp"
 
@@ -62,7 +63,9 @@ Exit Trainer::run() {
     double begin = now();
     for (std::int64_t k = 1; k <= c.train.steps; ++k) {
         const double wait = now();
-        const StepBatch& batch = loader.next();
+        const StepBatch* loaded_batch = nullptr;
+        together(s_.world, [&] { loaded_batch = &loader.next(); });  // a rank whose data is bad ends the job in order
+        const StepBatch& batch = *loaded_batch;
         const double loaded = now();
         const double lr = learning_rate(c.optimizer, c.train.steps, k);
         StepResult r = train_step(k, batch, lr);
@@ -128,7 +131,7 @@ void Trainer::evaluate(std::int64_t step) {
     Batch batch;
     double loss = 0, tokens = 0;
     for (std::int64_t i = 0; i < s_.data.evaluation_batches; ++i) {
-        s_.data.evaluation->read(i, mine, batch);
+        together(s_.world, [&] { s_.data.evaluation->read(i, mine, batch); });
         StepInputs in;
         in.step = step - 1;
         in.load = [&](const LoadRequest& r) { copy_input(batch, block, r); };

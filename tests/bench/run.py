@@ -45,7 +45,8 @@ class Bench:
         met = goal is None or (value >= goal if least else value <= goal)
         wanted = "" if goal is None else f"{'>=' if least else '<='} {goal:g}"
         self.rows.append({"what": what, "value": value, "values": list(values), "unit": unit, "goal": wanted, "met": met, "note": note})
-        print(COLUMNS.format(what, f"{value:.4g}", unit, wanted, ("" if met else "MISSED ") + "  ".join(filter(None, [spread, note]))), flush=True)
+        remarks = ["" if met else "MISSED", spread, note]
+        print(COLUMNS.format(what, f"{value:.4g}", unit, wanted, "  ".join(filter(None, remarks))), flush=True)
 
     def train(self, source, ranks=1, threads=THREADS, overrides=()):
         """The record of a run of which the first step is not counted; ends the bench when the run fails."""
@@ -75,8 +76,8 @@ def measure_products(bench):
     for rows in zip(*measured):
         bench.row(f"matrix product {rows[0]['precision']} {rows[0]['shape']}", [r["rate"] for r in rows], rows[0]["unit"])
     for precision in ("fp32", "bf16"):
-        bench.row(f"matrix products {precision}, weighted as in a GPT-2 124M step", [shapes.product_rate(m, precision) * 1e-9 for m in measured],
-                  "GFLOP/s")
+        rates = [shapes.product_rate(m, precision) * 1e-9 for m in measured]
+        bench.row(f"matrix products {precision}, weighted as in a GPT-2 124M step", rates, "GFLOP/s")
 
 
 def measure_gpt2(bench):
@@ -86,6 +87,7 @@ def measure_gpt2(bench):
 
 
 def measure_precision(bench, precision, goal):
+    name = shapes.name(bench.options)
     source = shapes.gpt2(bench.options, precision)
     ours, shares, theirs = [], [], []
     torch = TorchSide(bench.options, source, precision, THREADS) if bench.options.torch else None
@@ -96,28 +98,30 @@ def measure_precision(bench, precision, goal):
         shares.append(rate / shapes.product_rate(bench.products(), precision))
         if torch:
             theirs.append(torch.tokens_per_second())
-    bench.row(f"GPT-2 124M {precision}: ours", ours, "tokens/s")
-    bench.row(f"GPT-2 124M {precision}: share of the matrix-product rate", shares, "", 0.75)
+    bench.row(f"{name} {precision}: ours", ours, "tokens/s")
+    bench.row(f"{name} {precision}: share of the matrix-product rate", shares, "", 0.75)
     if torch:
-        bench.row(f"GPT-2 124M {precision}: PyTorch {torch.version}", theirs, "tokens/s", note=torch.chosen)
-        bench.row(f"GPT-2 124M {precision}: ours / PyTorch", [a / b for a, b in zip(ours, theirs)], "", goal)
+        bench.row(f"{name} {precision}: PyTorch {torch.version}", theirs, "tokens/s", note=torch.chosen)
+        bench.row(f"{name} {precision}: ours / PyTorch", [a / b for a, b in zip(ours, theirs)], "", goal)
         torch.close()
 
 
 def measure_grids(bench):
+    name = shapes.name(bench.options)
     for axis, (train, goal) in shapes.GRIDS.items():
         source = shapes.gpt2(bench.options, "fp32", train)
         one, two = [], []
         for _ in bench.repetitions():
             one.append(tokens_per_second(bench.train(source, 1, THREADS)))
             two.append(tokens_per_second(bench.train(source, 2, 1, [f"grid.{axis}=2"])))
-        bench.row(f"GPT-2 124M fp32 {axis} 2: one rank of two threads", one, "tokens/s")
-        bench.row(f"GPT-2 124M fp32 {axis} 2: two ranks of one / one rank of two", [b / a for a, b in zip(one, two)], "", goal)
+        bench.row(f"{name} fp32 {axis} 2: one rank of two threads", one, "tokens/s")
+        bench.row(f"{name} fp32 {axis} 2: two ranks of one / one rank of two", [b / a for a, b in zip(one, two)], "", goal)
 
 
 def measure_overhead(bench):
+    name = shapes.name(bench.options)
     small = shapes.small()
-    for what, source, ranks, overrides in (("GPT-2 124M, 1 rank", shapes.gpt2(bench.options, "fp32"), 1, []),
+    for what, source, ranks, overrides in ((f"{name}, 1 rank", shapes.gpt2(bench.options, "fp32"), 1, []),
                                            ("the quickstart's model, 1 rank", small, 1, []),
                                            ("the quickstart's model, 2 ranks, dp 2", small, 2, ["grid.dp=2"])):
         shares = []
@@ -147,8 +151,8 @@ def measure_collectives(bench):
     for name, size, algorithm in measured[0]:
         if algorithm == "native":
             continue
-        native = [m[name, size, "native"] for m in measured]
-        bench.row(f"{name}, {size} bytes, 2 ranks: native / {algorithm} time", [n / m[name, size, algorithm] for n, m in zip(native, measured)],
+        native, ours = ([m[name, size, which] for m in measured] for which in ("native", algorithm))
+        bench.row(f"{name}, {size} bytes, 2 ranks: native / {algorithm} time", [n / o for n, o in zip(native, ours)],
                   note=f"native {statistics.median(native) * 1e6:.1f} us")
 
 

@@ -3,7 +3,8 @@
 Inputs are dicts as tests/trainer.py writes them. Nothing here runs anything.
 """
 
-GPT2_124M = {"num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "ffn_hidden_size": 3072, "vocab_size": 50257, "seq_length": 512}
+GPT2_124M = {"num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "ffn_hidden_size": 3072, "vocab_size": 50257,
+             "seq_length": 512}
 TINY = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "ffn_hidden_size": 256, "vocab_size": 503, "seq_length": 64}
 QUICKSTART = {"num_layers": 4, "hidden_size": 128, "num_attention_heads": 4, "vocab_size": 256, "seq_length": 128}
 
@@ -14,6 +15,11 @@ GRIDS = {
     "sp": ({"micro_batch_size": 4, "global_batch_size": 4}, 0.85),
     "pp": ({"micro_batch_size": 1, "global_batch_size": 16}, 0.85),  # 16 micro-batches
 }
+
+
+def name(options):
+    """Of what gpt2() gives, for the table."""
+    return "tiny GPT-2" if options.quick else "GPT-2 124M"
 
 
 def gpt2(options, precision, train=()):

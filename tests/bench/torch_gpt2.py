@@ -98,7 +98,8 @@ def main():
     best = max(tried, key=tried.get)
     training.use(best)
     names = {setting: f"{setting[0]}, {setting[1]} thread{'s' if setting[1] > 1 else ''}" for setting in tried}
-    print(json.dumps({"version": torch.__version__, "chosen": names[best], "tried": {names[s]: rate for s, rate in tried.items()}}), flush=True)
+    rates = {names[setting]: rate for setting, rate in tried.items()}
+    print(json.dumps({"version": torch.__version__, "chosen": names[best], "tried": rates}), flush=True)
     for line in sys.stdin:
         print(json.dumps({"tokens_per_second": training.tokens_per_second(int(line))}), flush=True)
 

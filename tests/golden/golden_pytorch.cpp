@@ -89,15 +89,16 @@ struct Run {
 // The rate of a step does not depend on train.steps (the inputs name decay_steps), so a shorter run is the beginning of a longer.
 Run train(const std::string& model, int steps, std::vector<std::string> overrides) {
     const Scratch scratch;
-    overrides.insert(overrides.end(), {fmt::format("train.steps={}", steps), fmt::format("output.log_interval={}", steps), "device.threads=1",
-                                       "output.directory=" + scratch.path()});
+    const std::string all = std::to_string(steps);
+    overrides.insert(overrides.end(), {"train.steps=" + all, "output.log_interval=" + all, "device.threads=1", "output.directory=" + scratch.path()});
     Session session(world(), {"", (folder / (model + ".yaml")).string(), overrides});
     Trainer trainer(session);
     REQUIRE(trainer.run() == Exit::done);
     Run run{session.record.steps, {}};
     const Program& program = session.program();
-    for (std::size_t p = 0; p < program.parameters.size(); ++p)
-        run.gradients[program.parameters[p].name] = gather_parameter(program, world(), session.arena(), static_cast<int>(p), Copy::gradient);
+    int index = 0;
+    for (const Parameter& p : program.parameters)
+        run.gradients[p.name] = gather_parameter(program, world(), session.arena(), index++, Copy::gradient);
     return run;
 }
 
@@ -125,7 +126,8 @@ void compare(const std::string& model, const std::vector<std::string>& overrides
     REQUIRE(all.steps.size() == reference.losses.size());
     for (std::size_t k = 0; k < all.steps.size(); ++k) {
         CAPTURE(k);
-        const double step_loss = std::abs(all.steps[k].loss / reference.losses[k] - 1), step_norm = std::abs(all.steps[k].grad_norm / reference.norms[k] - 1);
+        const double step_loss = std::abs(all.steps[k].loss / reference.losses[k] - 1);
+        const double step_norm = std::abs(all.steps[k].grad_norm / reference.norms[k] - 1);
         CHECK(step_loss < loss_tolerance);
         CHECK(step_norm < (k == 0 ? first_gradient_tolerance : last_gradient_tolerance));
         loss = std::max(loss, step_loss);
@@ -134,8 +136,8 @@ void compare(const std::string& model, const std::vector<std::string>& overrides
     const double first = distance(one.gradients, reference.first), last = distance(all.gradients, reference.last);
     CHECK(first < first_gradient_tolerance);
     CHECK(last < last_gradient_tolerance);
-    fmt::print("{} {}: losses {:.1e}, norms {:.1e}, gradients {:.1e} at step 1 and {:.1e} at step {}\n", model, fmt::join(overrides, " "), loss,
-               norm, first, last, all.steps.size());
+    fmt::print("{} {}: losses {:.1e}, norms {:.1e}, gradients {:.1e} at step 1 and {:.1e} at step {}\n", model, fmt::join(overrides, " "),
+               loss, norm, first, last, all.steps.size());
 }
 
 struct Case {

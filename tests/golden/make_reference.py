@@ -165,7 +165,8 @@ class Transformer(nn.Module):
     def __init__(self, shape):
         super().__init__()
         self.embedding = nn.Embedding(shape["vocab_size"], shape["hidden_size"])
-        self.position_embedding = nn.Embedding(shape["seq_length"], shape["hidden_size"]) if shape["position_embedding"] == "learned" else None
+        learned = shape["position_embedding"] == "learned"
+        self.position_embedding = nn.Embedding(shape["seq_length"], shape["hidden_size"]) if learned else None
         self.layers = nn.ModuleList(Block(shape) for _ in range(shape["num_layers"]))
         self.final_norm = norm(shape)
         self.head = None if shape["tie_word_embeddings"] else nn.Linear(shape["hidden_size"], shape["vocab_size"], bias=False)
@@ -213,10 +214,9 @@ def train_model(config, tokens, dtype):
     model = Transformer(shape)
     first_weights(model, shape, train["seed"])
     model.to(dtype)
-    decaying = [p for p in model.parameters() if p.dim() == 2]
-    others = [p for p in model.parameters() if p.dim() == 1]
-    adamw = torch.optim.AdamW([{"params": decaying, "weight_decay": float(optimizer["weight_decay"])}, {"params": others, "weight_decay": 0.0}],
-                              betas=(optimizer["beta1"], optimizer["beta2"]), eps=float(optimizer["eps"]))
+    decaying = {"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": float(optimizer["weight_decay"])}
+    others = {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0}
+    adamw = torch.optim.AdamW([decaying, others], betas=(optimizer["beta1"], optimizer["beta2"]), eps=float(optimizer["eps"]))
     losses, norms, gradients = [], [], []
     for step in range(1, train["steps"] + 1):
         inputs, targets, counts, seen = batch(tokens, config["data"], train, shape["seq_length"], step - 1)

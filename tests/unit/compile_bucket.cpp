@@ -30,17 +30,17 @@ int count(const Program& p, Kind k, Part part) {
 }  // namespace
 
 TEST_CASE("bucket_size joins units until they hold that many bytes") {
-    Config c = on_grid(small_gpt(4), 2, 1, 1, 1);  // units: embedding, tied, 4 layers, head: of 1024 or 2048 elements each
+    Config c = on_grid(small_gpt(4), 2, 1, 1, 1);  // units: embedding, tied, 4 layers, head: of 2048 elements each
     c.comm.bucket_size = 1;
     CHECK(buckets(program_of(c)) == std::vector<int>(7, 1));
     c.comm.bucket_size = 1 << 30;
     CHECK(buckets(program_of(c)) == std::vector<int>{7});
-    c.comm.bucket_size = 3 * 4096;
+    c.comm.bucket_size = 3 * 8192;
     const auto some = buckets(program_of(c));
     CHECK(some.size() > 1);
     CHECK(some.size() < 7);
     std::set<std::string> texts;
-    for (const std::int64_t size : {std::int64_t{1}, std::int64_t{3 * 4096}, std::int64_t{1} << 30}) {
+    for (const std::int64_t size : {std::int64_t{1}, std::int64_t{3 * 8192}, std::int64_t{1} << 30}) {
         c.comm.bucket_size = size;
         texts.insert(text(program_of(c)));
     }
@@ -89,17 +89,19 @@ TEST_CASE("column-parallel products take bias and activation in, row-parallel on
     const Program one = program_of(small_gpt(2));
     CHECK(count(one, Kind::matmul_gelu, Part::forward) == 2 * 4);        // layers x microbatches
     CHECK(count(one, Kind::gelu, Part::forward) == 0);
-    CHECK(count(one, Kind::add, Part::forward) == 4 * (1 + 0));          // only that of the positions: residuals go with norms
-    CHECK(count(one, Kind::residual_norm, Part::forward) == 4 * 2 * 2);
+    CHECK(count(one, Kind::add, Part::forward) == 0);                     // residuals, and the positions, go with norms
+    CHECK(count(one, Kind::residual_norm, Part::forward) == 4 * (1 + 2 * 2));
     const Program cut = program_of(on_grid(small_gpt(2), 1, 2, 1, 1));
     CHECK(count(cut, Kind::matmul_gelu, Part::forward) == 2 * 4);
-    CHECK(count(cut, Kind::add, Part::forward) == 4 * (1 + 2 * 2));      // and the biases of two row-parallel products a layer
-    CHECK(count(cut, Kind::residual_norm, Part::forward) == 4 * 2 * 2);
+    CHECK(count(cut, Kind::add, Part::forward) == 4 * 2 * 2);             // the biases of two row-parallel products a layer
+    CHECK(count(cut, Kind::residual_norm, Part::forward) == 4 * (1 + 2 * 2));
     CHECK(count(program_of(small_llama(2)), Kind::matmul_gelu, Part::forward) == 0);
 }
 
-TEST_CASE("a pipeline's last layer has its residual without a norm") {
+TEST_CASE("a stage's last residual is sent on: it has no norm to go with") {
     const Compiled c = compile(on_grid(small_gpt(2), 1, 1, 2, 1), Purpose::training, {});
-    CHECK(count(c.programs[0], Kind::residual_norm, Part::forward) == 4);
-    CHECK(count(c.programs[1], Kind::residual_norm, Part::forward) == 8);
+    CHECK(count(c.programs[0], Kind::residual_norm, Part::forward) == 4 * 2);
+    CHECK(count(c.programs[0], Kind::add, Part::forward) == 4);
+    CHECK(count(c.programs[1], Kind::residual_norm, Part::forward) == 4 * 2);
+    CHECK(count(c.programs[1], Kind::add, Part::forward) == 0);
 }

@@ -87,6 +87,8 @@ TEST_CASE("peaks") {
     s += peaks("tp 2 sp 2 megatron", megatron);
     for (const auto& [name, kind, stages] : {std::tuple("pp 4 1f1b", Schedule::one_f_one_b, 1), std::tuple("pp 4 gpipe", Schedule::gpipe, 1), std::tuple("pp 4 zero-bubble", Schedule::zero_bubble, 1), std::tuple("pp 4 interleaved", Schedule::interleaved, 2)}) {
         Config c = on_grid(small_gpt(8), 1, 1, 4, 1);
+        c.train.global_batch_size = 16;
+        c.train.gradient_accumulation_steps = 8;
         c.pipeline.schedule = kind;
         c.pipeline.virtual_stages = stages;
         s += peaks(name, c);

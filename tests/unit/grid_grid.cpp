@@ -82,7 +82,7 @@ TEST_CASE("axes in the user's words") {
     CHECK(AxisSet(Axis::shard).text() == "dp_shard");
     CHECK(AxisSet(Axis::replica).text() == "dp_replica");
     CHECK(tensor_axes.text() == "tp");
-    CHECK(AxisSet(Axis::tq).text() == "tp_q");
+    CHECK(AxisSet(Axis::tq).text() == "tp");
     const Grid plain = Grid::of_user_axes(4, 2, 1, 1, 4, 1, {"tp", "sp", "dp", "pp"});
     CHECK(wire_name(plain, Axis::shard) == "dp");
     CHECK(wire_name(plain, Axis::tp) == "tp");

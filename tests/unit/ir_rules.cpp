@@ -125,9 +125,7 @@ TEST_CASE("attention: key-value heads are cut by a prefix of the query heads' cu
     const TensorId q = b.x({12, 12, 12, 12}, {dp, none, tq}), kv = b.x({12, 12, 2, 12}, {dp, none, tp});
     CHECK(b.typed(Kind::attention, {q, kv, kv}) == "f32[12/shard,12,12/tp/tq,12]");
     const auto out = b.all(Kind::attention, {q, kv, kv});
-    Attributes back;
-    back.backward = true;
-    const auto grads = b.all(Kind::attention_dx, {q, kv, kv, out[0], out[1], out[0]}, back);
+    const auto grads = b.all(Kind::attention_dx, {q, kv, kv, out[0], out[1], out[0]});
     CHECK(text(b.p.type(grads[0])) == "f32[12/shard,12,12/tp/tq,12]");
     CHECK(text(b.p.type(grads[1])) == "f32[12/shard,12,2/tp,12]+sum:tq");
     CHECK_THROWS_AS(b.typed(Kind::attention, {b.x({12, 12, 12, 12}, {dp, none, tp}), b.x({12, 12, 12, 12}, {dp, none, tq}), b.x({12, 12, 12, 12}, {dp, none, tq})}), TypingError);

@@ -7,10 +7,21 @@
 
 #include <sys/resource.h>
 
-#include <chrono>
-
 using namespace quadrille;
 using namespace quadrille::test;
+
+namespace {
+
+// Of this process: time on the CPU, which other jobs on the machine do not stretch, and the most memory it had.
+struct Used { double seconds, gib; };
+Used used() {
+    rusage u{};
+    getrusage(RUSAGE_SELF, &u);
+    const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+    return {seconds(u.ru_utime) + seconds(u.ru_stime), static_cast<double>(u.ru_maxrss) / (1 << 20)};
+}
+
+}  // namespace
 
 TEST_CASE("a million positions, batch 8, a vocabulary of 150,000") {
     Config c = small_gpt(1);
@@ -42,16 +53,14 @@ TEST_CASE("a million positions, batch 8, a vocabulary of 150,000") {
 TEST_CASE("Llama-3 405B on 16,384 ranks: compiled and verified in seconds") {
     Job job;
     job.ranks = 16384;
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = used();
     const Config c = load_config(std::string(QUADRILLE_SOURCE) + "/inputs/llama3-405b.yaml", {}, job);
     std::vector<Program> programs;
     const Plan p = make_plan(c, {}, {}, &programs);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
+    const double seconds = used().seconds - start.seconds, gib = used().gib;
     std::size_t ops = 0;
     for (const Program& q : programs) ops += q.ops.size();
-    MESSAGE("16 programs, " << ops << " ops, " << seconds << " s, process peak " << static_cast<double>(usage.ru_maxrss) / (1 << 20) << " GiB");
+    MESSAGE("16 programs, " << ops << " ops, " << seconds << " s of one core, process peak " << gib << " GiB");
     CHECK(p.ranks == 16384);
     CHECK(p.programs.size() == 16);
     // 2·128256·16384 + 126·(16384·(2·16384 + 2·1024) + 3·16384·53248 + 2·16384) + 16384
@@ -72,6 +81,6 @@ TEST_CASE("Llama-3 405B on 16,384 ranks: compiled and verified in seconds") {
     CHECK(p.model_flops == doctest::Approx(per_token * 512 * 131072).epsilon(0.01));
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     CHECK(seconds < 60);
-    CHECK(usage.ru_maxrss < std::int64_t{2} << 20);  // KiB
+    CHECK(gib < 2);
 #endif
 }

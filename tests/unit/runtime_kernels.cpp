@@ -236,7 +236,6 @@ TEST_CASE("attention: key-value heads shared, documents, dropout, forward and ba
     Case forward = make(Kind::attention, a, {q, k, k, starts});
     for (std::size_t i = 0; i < forward.values[3].size(); ++i) forward.values[3][i] = i % 8 < 3 ? 0 : 3;
     const auto o = check_grid(forward);
-    a.backward = true;
     Case backward = make(Kind::attention_dx, a, {q, k, k, q, lse, q, starts});
     for (std::size_t i = 0; i < 3; ++i) backward.values[i] = forward.values[i];
     backward.values[3] = o[0];

@@ -240,7 +240,7 @@ TEST_CASE("index runs are ir's index lists, and wire axes have the user's names"
         }
     }
     CHECK(wire_name(grid, Axis::shard) == "dp");      // replica has one coordinate: shard is all of dp
-    CHECK(wire_name(grid, Axis::tp) == "tp_kv");      // tq has two
+    CHECK(wire_name(grid, Axis::tp) == "tp");         // also where tq has two
     CHECK(wire_name(grid, tensor_axes) == "tp");
     CHECK(wire_name(grid, AxisSet(Axis::shard) | Axis::sp) == "dp+sp");
     CHECK(wire_name(grid, Axis::pp) == "pp");
