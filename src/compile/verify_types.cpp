@@ -116,6 +116,9 @@ class Types {
             }
             const AxisSet cut = p_.type(p_.outputs(op)[i]).place.cut_axes() - p_.type(p_.inputs(op)[i]).place.cut_axes();
             if (from.offset != to.offset || to.slice_axes != (from.slice_axes | cut)) say(p_.name(p_.outputs(op)[i]) + " is not where its operand has it");
+            // Slices lie in the order of the axes, slowest first: the cut must be nested so.
+            const Cuts &whole = p_.type(p_.inputs(op)[i]).place.cuts[0], &sliced = p_.type(p_.outputs(op)[i]).place.cuts[0];
+            if (!cut.empty() && !(sliced == whole.then(Cuts::along(p_.grid(), cut)))) say(p_.name(p_.outputs(op)[i]) + " is cut otherwise than its slices lie");
         }
     }
 

@@ -33,6 +33,15 @@ inline Config small_llama(std::int64_t layers = 2) {
     return c;
 }
 
+// Wider: a layer's parameters fill several blocks of its flat buffer, so that every ZeRO slice holds some.
+inline Config wide(Config c) {
+    c.model.hidden_size = 24;
+    c.model.head_dim = 4;
+    c.model.ffn_hidden_size = 96;
+    c.model.vocab_size = 61;
+    return c;
+}
+
 // The same batch on another grid: dp takes its sequences from the microbatch first, then from the accumulation.
 inline Config on_grid(Config c, int dp, int tp, int pp, int sp) {
     c.grid.dp = dp;

@@ -61,6 +61,8 @@ std::vector<Strategy> strategies() {
         {"pp 2 dp 2 tp 2 megatron", with(on_grid(small_gpt(3), 2, 2, 2, 1), megatron)},
         {"pp 2 tp 2 sp 2 interleaved", with(on_grid(small_llama(4), 1, 2, 2, 2), scheduled(Schedule::interleaved, 2))},
         {"all axes", with(with(on_grid(small_gpt(4), 2, 2, 2, 2), dropped), zero_bubble)},
+        {"sp 2 tp 2 dp 2, wide", on_grid(wide(small_gpt()), 2, 2, 1, 2)},
+        {"sp 3 dp 2 ulysses, wide llama", with(on_grid(wide(small_llama()), 2, 1, 1, 3), ulysses)},
         {"sgd, no clip", with(on_grid(small_gpt(), 2, 2, 1, 1), [](Config& c) { c.optimizer.type = OptimizerType::sgd, c.train.clip_grad = 0; })},
     };
 }

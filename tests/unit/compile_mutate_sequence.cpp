@@ -8,7 +8,7 @@ using namespace quadrille;
 using namespace quadrille::test;
 
 TEST_CASE("sequence parallel") {
-    Config ulysses = on_grid(small_llama(), 2, 1, 1, 3);
+    Config ulysses = on_grid(wide(small_llama()), 2, 1, 1, 3);
     ulysses.sequence.method = SequenceMethod::ulysses;
     ulysses.data.mask_across_documents = true;
     Config ring = on_grid(small_llama(), 1, 1, 1, 3);

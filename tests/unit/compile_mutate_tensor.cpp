@@ -8,8 +8,8 @@ using namespace quadrille;
 using namespace quadrille::test;
 
 TEST_CASE("tensor and data parallel") {
-    Config buckets = on_grid(small_gpt(), 2, 2, 1, 1);
-    buckets.comm.bucket_size = 20000;
+    Config buckets = on_grid(wide(small_gpt()), 2, 2, 1, 1);
+    buckets.comm.bucket_size = 60000;
     Config megatron = on_grid(small_gpt(), 1, 2, 1, 2);
     megatron.tensor.sequence_parallel = true;
     megatron.model.hidden_dropout = megatron.model.attention_dropout = 0.1;
