@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "config/paths.hpp"
+#include "config/utf8.hpp"
 
 #include <algorithm>
 #include <set>
@@ -60,6 +61,8 @@ void resolve_output(Config& config, const Settings& settings, const Origin& orig
     fs::path path;
     for (const fs::path& name : fs::path(written)) path /= name == "NAME" ? fs::path(origin.stem) : name;
     config.output.directory = path.string();
+    if (!is_utf8(config.output.directory))
+        problems.add(settings.place(key), key, "found an input file whose name is not UTF-8, allowed: a name that is, or a directory of its own");
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ void norm_dw(const Norm& n, const void* x, const void* dy, void* dgain, void* db
             [=](std::int64_t r, std::int64_t first, std::int64_t width, float(*out)[sum_columns]) {
                 const T* xr = px + r * n.h + first;
                 const T* dyr = pdy + r * n.h + first;
-                const auto [mean, rstd] = stats[r];
+                const float mean = stats[r].mean, rstd = stats[r].rstd;  // clang cannot capture a structured binding
 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
                     out[0][c] += load(dyr[c]) * ((load(xr[c]) - mean) * rstd);

@@ -72,6 +72,7 @@ std::string check_output(const fs::path& directory, bool overwrite, const std::s
     const bool empty = fs::is_empty(directory, reason);
     if (reason) refuse(directory, fmt::format("cannot be read: {}", reason.message()));
     if (empty) return "";
+    if (fs::is_directory(directory / "run.h5", reason)) refuse(directory, "holds a folder named run.h5, where the run record belongs");
     if (overwrite)
         return fmt::format("output.directory: {} is not empty; its run record is overwritten, as output.overwrite asks",
                            directory.string());
@@ -84,7 +85,7 @@ std::string check_output(const fs::path& directory, bool overwrite, const std::s
 void create_output(const fs::path& directory) {
     std::error_code reason;
     fs::create_directories(directory, reason);
-    if (reason) throw Error(Exit::io_failed, fmt::format("{}: cannot be made: {}", directory.string(), reason.message()));
+    if (reason) refuse(directory, fmt::format("cannot be made: {}", reason.message()));
     std::vector<fs::path> leftovers;
     for (const auto& entry : fs::directory_iterator(directory, reason))
         if (is_leftover(entry.path().filename().string())) leftovers.push_back(entry.path());

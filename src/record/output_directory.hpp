@@ -15,7 +15,8 @@ namespace quadrille {
 std::string check_output(const std::filesystem::path& directory, bool overwrite, const std::string& config_yaml);
 
 // Makes the directory and its parents and removes what an earlier run left that this one may not replace (trace.h5, temporary
-// files; never a file that is not ours). run.h5 stays until the first write replaces it. Throws Error{io_failed}.
+// files; never a file that is not ours). run.h5 stays until the first write replaces it. Throws Error{refused} if
+// it cannot be made, Error{io_failed} if it cannot be cleared.
 void create_output(const std::filesystem::path& directory);
 
 }  // namespace quadrille

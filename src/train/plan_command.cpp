@@ -12,6 +12,7 @@ namespace quadrille {
 namespace {
 
 constexpr const char* plan_usage = "usage: quadrille plan FILE.yaml [section.key=value ...] [--ranks N] [--program] [--json] [--resolved]";
+constexpr std::int64_t most_ranks = 2147483647;  // MPI counts them in an int
 
 struct PlanArguments {
     std::string input;
@@ -27,7 +28,8 @@ PlanArguments parse(const Words& words) {
         if (w.rfind("--ranks", 0) == 0) {
             const std::string number = w.size() > 8 && w[7] == '=' ? w.substr(8) : w == "--ranks" && i + 1 < words.size() ? words[++i] : "";
             const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), a.ranks);
-            if (error != std::errc() || end != number.data() + number.size() || a.ranks < 1) throw Error(Exit::refused, fmt::format("plan: --ranks takes a number of at least 1, not '{}'", number));
+            if (error != std::errc() || end != number.data() + number.size() || a.ranks < 1 || a.ranks > most_ranks)
+                throw Error(Exit::refused, fmt::format("plan: --ranks takes a number from 1 to {}, not '{}'", most_ranks, number));
         } else if (w == "--program") a.program = true;
         else if (w == "--json") a.json = true;
         else if (w == "--resolved") a.resolved = true;

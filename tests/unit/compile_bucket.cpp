@@ -17,7 +17,9 @@ Program program_of(const Config& c) { return compile(c, Purpose::training, {}).p
 std::vector<int> buckets(const Program& p) {
     std::vector<int> out;
     for (const Op& op : p.ops)
-        if (op.kind == Kind::redistribute && op.queue == Queue::collective && p.type(p.inputs(op)[0]).book == Book::gradients && p.type(p.inputs(op)[0]).place.partial_sum.has(Axis::shard)) out.push_back(op.inputs);
+        if (op.kind == Kind::redistribute && op.queue == Queue::collective && p.type(p.inputs(op)[0]).book == Book::gradients &&
+            p.type(p.inputs(op)[0]).place.partial_sum.has(Axis::shard))
+            out.push_back(op.inputs);
     return out;
 }
 
@@ -72,7 +74,10 @@ TEST_CASE("with overlap a move is done before its first reader, a send before th
         const auto n = static_cast<std::int32_t>(p.ops.size());
         for (std::int32_t i = 0; i < n; ++i) {
             const Op& op = p.ops[static_cast<std::size_t>(i)];
-            if (op.queue == Queue::compute) { CHECK(op.until == -1); continue; }
+            if (op.queue == Queue::compute) {
+                CHECK(op.until == -1);
+                continue;
+            }
             CHECK((op.until == -1 || op.until > i + 1));  // what the next op needs is done at once
             if (op.kind == Kind::send) continue;
             std::int32_t reader = n;
@@ -87,13 +92,13 @@ TEST_CASE("with overlap a move is done before its first reader, a send before th
 
 TEST_CASE("column-parallel products take bias and activation in, row-parallel ones only on one rank") {
     const Program one = program_of(small_gpt(2));
-    CHECK(count(one, Kind::matmul_gelu, Part::forward) == 2 * 4);        // layers x microbatches
+    CHECK(count(one, Kind::matmul_gelu, Part::forward) == 2 * 4);  // layers x microbatches
     CHECK(count(one, Kind::gelu, Part::forward) == 0);
-    CHECK(count(one, Kind::add, Part::forward) == 0);                     // residuals, and the positions, go with norms
+    CHECK(count(one, Kind::add, Part::forward) == 0);  // residuals, and the positions, go with norms
     CHECK(count(one, Kind::residual_norm, Part::forward) == 4 * (1 + 2 * 2));
     const Program cut = program_of(on_grid(small_gpt(2), 1, 2, 1, 1));
     CHECK(count(cut, Kind::matmul_gelu, Part::forward) == 2 * 4);
-    CHECK(count(cut, Kind::add, Part::forward) == 4 * 2 * 2);             // the biases of two row-parallel products a layer
+    CHECK(count(cut, Kind::add, Part::forward) == 4 * 2 * 2);  // the biases of two row-parallel products a layer
     CHECK(count(cut, Kind::residual_norm, Part::forward) == 4 * (1 + 2 * 2));
     CHECK(count(program_of(small_llama(2)), Kind::matmul_gelu, Part::forward) == 0);
 }

@@ -55,16 +55,21 @@ inline Config on_grid(Config c, int dp, int tp, int pp, int sp) {
 
 // Scratch memory as some device might want it, so that it is laid out and checked.
 inline std::int64_t some_workspace(const Program& p, const Op& op) {
-    return op.kind == Kind::attention || op.kind == Kind::attention_dx || op.kind == Kind::matmul ? p.tables->bytes(p.tensors[static_cast<std::size_t>(p.inputs(op)[0])].type) : 0;
+    return op.kind == Kind::attention || op.kind == Kind::attention_dx || op.kind == Kind::matmul
+               ? p.tables->bytes(p.tensors[static_cast<std::size_t>(p.inputs(op)[0])].type)
+               : 0;
 }
 
 struct Subject {
     Config config;
     Compiled compiled;
-    Program one;        // the same step for one rank
+    Program one;  // the same step for one rank
     Settings settings;
 
-    explicit Subject(const Config& c) : config(c), compiled(compile(c, Purpose::training, some_workspace)), one(compile(serial(c), Purpose::training, {}).programs[0]) {
+    explicit Subject(const Config& c)
+        : config(c),
+          compiled(compile(c, Purpose::training, some_workspace)),
+          one(compile(serial(c), Purpose::training, {}).programs[0]) {
         settings.vocab = c.model.vocab_size;
     }
 };

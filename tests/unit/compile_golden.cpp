@@ -1,5 +1,5 @@
-// Stored texts of small programs and stored bytes of their peaks: a change that nobody meant shows as a difference. Memory needs this most:
-// a program that keeps too much is right in every number.
+// Stored texts of small programs and stored bytes of their peaks: a change that nobody meant shows as a difference. Memory needs
+// this most: a program that keeps too much is right in every number.
 //
 //     test_unit_compile_golden --update      writes the files anew; review what git says of them
 #define DOCTEST_CONFIG_IMPLEMENT
@@ -56,8 +56,10 @@ std::string peaks(const std::string& name, const Config& config) {
     std::string s;
     for (const Program& p : c.programs) {
         const TierPeak& d = p.peaks[0];
-        s += fmt::format("{:28} pp {}  {:5} ops  arena {:7} = weights {:6} gradients {:6} optimizer {:6} activations {:6} buffers {:6} packing {:5}\n", name, p.coordinate, p.ops.size(), d.arena, d.books[0],
-                         d.books[1], d.books[2], d.books[3], d.books[4], d.packing);
+        s += fmt::format(
+            "{:28} pp {}  {:5} ops  arena {:7} = weights {:6} gradients {:6} optimizer {:6} activations {:6} buffers {:6} "
+            "packing {:5}\n",
+            name, p.coordinate, p.ops.size(), d.arena, d.books[0], d.books[1], d.books[2], d.books[3], d.books[4], d.packing);
     }
     return s;
 }
@@ -77,7 +79,9 @@ TEST_CASE("text of two llama layers over pp 2, sp 2, zero-bubble") {
     compare("llama_pp2_sp2.txt", texts(c));
 }
 
-TEST_CASE("the text does not depend on when or how often it is made") { CHECK(texts(on_grid(tiny(2), 1, 1, 2, 1)) == texts(on_grid(tiny(2), 1, 1, 2, 1))); }
+TEST_CASE("the text does not depend on when or how often it is made") {
+    CHECK(texts(on_grid(tiny(2), 1, 1, 2, 1)) == texts(on_grid(tiny(2), 1, 1, 2, 1)));
+}
 
 TEST_CASE("peaks") {
     std::string s = peaks("one rank", small_gpt());
@@ -85,7 +89,9 @@ TEST_CASE("peaks") {
     Config megatron = on_grid(small_gpt(), 1, 2, 1, 2);
     megatron.tensor.sequence_parallel = true;
     s += peaks("tp 2 sp 2 megatron", megatron);
-    for (const auto& [name, kind, stages] : {std::tuple("pp 4 1f1b", Schedule::one_f_one_b, 1), std::tuple("pp 4 gpipe", Schedule::gpipe, 1), std::tuple("pp 4 zero-bubble", Schedule::zero_bubble, 1), std::tuple("pp 4 interleaved", Schedule::interleaved, 2)}) {
+    for (const auto& [name, kind, stages] :
+         {std::tuple("pp 4 1f1b", Schedule::one_f_one_b, 1), std::tuple("pp 4 gpipe", Schedule::gpipe, 1),
+          std::tuple("pp 4 zero-bubble", Schedule::zero_bubble, 1), std::tuple("pp 4 interleaved", Schedule::interleaved, 2)}) {
         Config c = on_grid(small_gpt(8), 1, 1, 4, 1);
         c.train.global_batch_size = 16;
         c.train.gradient_accumulation_steps = 8;

@@ -1,5 +1,5 @@
-// Every grid and strategy gives the numbers of the program for one rank, in float64, to 1e-10; and that program's gradients are the
-// loss's, by central differences. Independent of the kernels and of the verifier.
+// Every grid and strategy gives the numbers of the program for one rank, in float64, to 1e-10; and that program's gradients are
+// the loss's, by central differences. Independent of the kernels and of the verifier.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "compile_fixture.hpp"
 
@@ -17,7 +17,8 @@ struct Strategy {
     Config config;
 };
 
-template <class F> Config with(Config c, F change) {
+template <class F>
+Config with(Config c, F change) {
     change(c);
     return c;
 }
@@ -63,7 +64,8 @@ std::vector<Strategy> strategies() {
         {"all axes", with(with(on_grid(small_gpt(4), 2, 2, 2, 2), dropped), zero_bubble)},
         {"sp 2 tp 2 dp 2, wide", on_grid(wide(small_gpt()), 2, 2, 1, 2)},
         {"sp 3 dp 2 ulysses, wide llama", with(on_grid(wide(small_llama()), 2, 1, 1, 3), ulysses)},
-        {"sgd, no clip", with(on_grid(small_gpt(), 2, 2, 1, 1), [](Config& c) { c.optimizer.type = OptimizerType::sgd, c.train.clip_grad = 0; })},
+        {"sgd, no clip",
+         with(on_grid(small_gpt(), 2, 2, 1, 1), [](Config& c) { c.optimizer.type = OptimizerType::sgd, c.train.clip_grad = 0; })},
     };
 }
 
@@ -133,7 +135,8 @@ TEST_CASE("the gradient is the loss's") {
         const auto after = interpret({one}, s).weights;
         double along = 0;
         for (const auto& [name, x] : before)
-            for (std::size_t i = 0; i < x.size(); ++i) along += (x[i] - after.at(name)[i]) * nudge_direction(name, static_cast<std::int64_t>(i));
+            for (std::size_t i = 0; i < x.size(); ++i)
+                along += (x[i] - after.at(name)[i]) * nudge_direction(name, static_cast<std::int64_t>(i));
         const double h = 1e-5;
         const auto loss = [&](double nudge) {
             s.nudge = nudge;

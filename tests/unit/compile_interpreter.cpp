@@ -1,6 +1,7 @@
 #include "compile_interpreter.hpp"
 
 #include "base/random.hpp"
+#include "compile_interpreter_arena.hpp"
 #include "compile_interpreter_kernels.hpp"
 #include "ir/table.hpp"
 
@@ -10,47 +11,27 @@
 #include <cmath>
 #include <deque>
 #include <limits>
-#include <optional>
-#include <stdexcept>
 
 namespace quadrille::test {
 namespace {
 
-[[noreturn]] void fail(const std::string& why) { throw std::runtime_error(why); }
-
-// One rank's bytes. The value of an element stands at its first byte; the others carry a mark, so that one that was written over in part,
-// or with another element size, is unreadable.
-class Arena {
-  public:
-    explicit Arena(std::int64_t bytes) : value_(static_cast<std::size_t>(bytes)), mark_(static_cast<std::size_t>(bytes), 0) {}
-
-    void write(std::int64_t at, int size, double x) {
-        for (int k = 0; k < size; ++k) mark_.at(static_cast<std::size_t>(at + k)) = static_cast<std::uint8_t>(k == 0 ? size : 16 + k);
-        value_[static_cast<std::size_t>(at)] = x;
-    }
-    std::optional<double> read(std::int64_t at, int size) const {
-        for (int k = 0; k < size; ++k)
-            if (mark_.at(static_cast<std::size_t>(at + k)) != (k == 0 ? size : 16 + k)) return {};
-        return value_[static_cast<std::size_t>(at)];
-    }
-    void poison(std::int64_t begin, std::int64_t end) {
-        if (begin < 0 || end > static_cast<std::int64_t>(mark_.size())) fail("bytes beyond the arena");
-        std::fill(mark_.begin() + begin, mark_.begin() + end, std::uint8_t{0});
-    }
-
-  private:
-    std::vector<double> value_;
-    std::vector<std::uint8_t> mark_;
-};
-
 double initial(const Parameter& p, std::int64_t element, const Settings& s) {
     const double deviation = p.init == Init::zeros ? 0.0 : p.init_std > 0 ? 10 * p.init_std : 0.1;
-    return (p.init == Init::ones ? 1.0 : 0.0) + (deviation + 0.02) * random_normal(hash_text(p.name), static_cast<std::uint64_t>(element)) + s.nudge * nudge_direction(p.name, element);
+    return (p.init == Init::ones ? 1.0 : 0.0) +
+           (deviation + 0.02) * random_normal(hash_text(p.name), static_cast<std::uint64_t>(element)) +
+           s.nudge * nudge_direction(p.name, element);
 }
 
 class Machine {
   public:
-    Machine(const std::vector<Program>& programs, const Settings& s) : programs_(programs), grid_(programs[0].grid()), settings_(s), here_(programs.size()), at_(programs.size()), posted_(programs.size()), dying_(programs.size()) {
+    Machine(const std::vector<Program>& programs, const Settings& s)
+        : programs_(programs),
+          grid_(programs[0].grid()),
+          settings_(s),
+          here_(programs.size()),
+          at_(programs.size()),
+          posted_(programs.size()),
+          dying_(programs.size()) {
         for (std::int64_t r = 0; r < grid_.ranks(); ++r) {
             ranks_.push_back(grid_.coordinate(r));
             const int pp = ranks_.back()[Axis::pp];
@@ -70,10 +51,19 @@ class Machine {
     }
 
   private:
-    struct Posted { TensorId tensor; std::int32_t deadline; int peer; bool gradient; int chunk, microbatch; std::vector<Piece> arrived; };
+    struct Posted {
+        TensorId tensor;
+        std::int32_t deadline;
+        int peer;
+        bool gradient;
+        int chunk, microbatch;
+        std::vector<Piece> arrived;
+    };
 
     const Program& program(std::size_t rank) const { return programs_[static_cast<std::size_t>(ranks_[rank][Axis::pp])]; }
-    static const Buffer& buffer(const Program& p, TensorId t) { return p.buffers[static_cast<std::size_t>(p.tensors[static_cast<std::size_t>(t)].buffer)]; }
+    static const Buffer& buffer(const Program& p, TensorId t) {
+        return p.buffers[static_cast<std::size_t>(p.tensors[static_cast<std::size_t>(t)].buffer)];
+    }
 
     // ---- memory ----
     std::int64_t address(std::size_t rank, TensorId t) const {
@@ -81,7 +71,8 @@ class Machine {
         const Tensor& x = p.tensors[static_cast<std::size_t>(t)];
         const Buffer& b = buffer(p, t);
         if (b.offset < 0) fail(p.name(t) + " has no place");
-        return b.offset + (x.offset + grid_.position(ranks_[rank], x.slice_axes) * p.tables->count(x.type)) * bytes_of(p.type(t).dtype);
+        return b.offset +
+               (x.offset + grid_.position(ranks_[rank], x.slice_axes) * p.tables->count(x.type)) * bytes_of(p.type(t).dtype);
     }
 
     Piece shaped(std::size_t rank, const Program& p, TypeId type) {
@@ -90,12 +81,15 @@ class Machine {
         piece.shape = local_shape(grid_, *piece.type);
         auto& known = index_[{rank, type}];
         if (known[0].empty() && piece.type->dims > 0)
-            for (int d = 0; d < piece.type->dims; ++d) known[static_cast<std::size_t>(d)] = indices(grid_, *piece.type, d, ranks_[rank]);
+            for (int d = 0; d < piece.type->dims; ++d)
+                known[static_cast<std::size_t>(d)] = indices(grid_, *piece.type, d, ranks_[rank]);
         piece.index.lists = &known;
         piece.x.assign(static_cast<std::size_t>(p.tables->count(type)), 0.0);
         return piece;
     }
-    Piece shaped(std::size_t rank, TensorId t) { return shaped(rank, program(rank), program(rank).tensors[static_cast<std::size_t>(t)].type); }
+    Piece shaped(std::size_t rank, TensorId t) {
+        return shaped(rank, program(rank), program(rank).tensors[static_cast<std::size_t>(t)].type);
+    }
 
     Piece read(std::size_t rank, TensorId t) {
         Piece piece = shaped(rank, t);
@@ -103,7 +97,8 @@ class Machine {
         std::int64_t at = address(rank, t);
         for (double& x : piece.x) {
             const auto value = arenas_[rank].read(at, size);
-            if (!value || std::isnan(*value)) fail(fmt::format("rank {} reads {} where nothing of it is", rank, program(rank).name(t)));
+            if (!value || std::isnan(*value))
+                fail(fmt::format("rank {} reads {} where nothing of it is", rank, program(rank).name(t)));
             x = *value;
             at += size;
         }
@@ -125,20 +120,24 @@ class Machine {
         for (const Buffer& b : p.buffers) {
             if (!b.persistent) continue;
             const std::string& name = p.tables->name(b.name);
-            const auto flat = std::find_if(p.flats.begin(), p.flats.end(), [&](const Flat& f) { return f.unit == std::string_view(name).substr(2); });
+            const auto flat = std::find_if(p.flats.begin(), p.flats.end(),
+                                           [&](const Flat& f) { return f.unit == std::string_view(name).substr(2); });
             if (flat == p.flats.end()) fail("the state " + name + " is no unit's");
             const int size = static_cast<int>(b.bytes / flat->length);
             for (std::int64_t i = 0; i < flat->length; ++i) arenas_[rank].write(b.offset + i * size, size, 0.0);
             if (name[0] != 'W' && name[0] != 'P') continue;
             for (const FlatSegment& s : flat->segments)
-                for_each_element(rank, p.parameters[static_cast<std::size_t>(s.parameter)], [&](std::int64_t local, std::int64_t element) {
-                    arenas_[rank].write(b.offset + (s.offset + local) * size, size, initial(p.parameters[static_cast<std::size_t>(s.parameter)], element, settings_));
-                });
+                for_each_element(
+                    rank, p.parameters[static_cast<std::size_t>(s.parameter)], [&](std::int64_t local, std::int64_t element) {
+                        arenas_[rank].write(b.offset + (s.offset + local) * size, size,
+                                            initial(p.parameters[static_cast<std::size_t>(s.parameter)], element, settings_));
+                    });
         }
     }
 
     // Calls f(local, global) for every element of this rank's piece that is no padding.
-    template <class F> void for_each_element(std::size_t rank, const Parameter& q, F f) {
+    template <class F>
+    void for_each_element(std::size_t rank, const Parameter& q, F f) {
         const Piece piece = shaped(rank, program(rank), q.type);
         for (std::size_t i = 0; i < piece.x.size(); ++i) {
             std::int64_t rest = static_cast<std::int64_t>(i), element = 0, scale = 1;
@@ -164,7 +163,8 @@ class Machine {
                 while (at_[pp] < static_cast<std::int32_t>(programs_[pp].ops.size()) && advance(pp)) moving = true;
         }
         for (std::size_t pp = 0; pp < programs_.size(); ++pp)
-            if (at_[pp] < static_cast<std::int32_t>(programs_[pp].ops.size())) fail(fmt::format("dead-lock: pp {} waits at op {}", pp, at_[pp]));
+            if (at_[pp] < static_cast<std::int32_t>(programs_[pp].ops.size()))
+                fail(fmt::format("dead-lock: pp {} waits at op {}", pp, at_[pp]));
         for (const auto& list : posted_)
             if (!list.empty()) fail("a receive that nobody sent to, or nobody waited for");
     }
@@ -201,7 +201,8 @@ class Machine {
         }
         const auto [begin, end] = dying_[pp].equal_range(i);
         for (auto it = begin; it != end; ++it)
-            for (const std::size_t rank : here_[pp]) arenas_[rank].poison(it->second->offset, it->second->offset + it->second->bytes);
+            for (const std::size_t rank : here_[pp])
+                arenas_[rank].poison(it->second->offset, it->second->offset + it->second->bytes);
     }
 
     double agreed(std::size_t pp, TensorId t) {
@@ -220,7 +221,8 @@ class Machine {
         if (op.kind == Kind::join) {  // the views are the buffer; only the padding is written
             const Flat& flat = p.flats[static_cast<std::size_t>(p.attributes(op).unit)];
             const int size = bytes_of(p.type(p.outputs(op)[0]).dtype);
-            for (std::int64_t i = flat.end; i < flat.length; ++i) arenas_[rank].write(address(rank, p.outputs(op)[0]) + i * size, size, 0.0);
+            for (std::int64_t i = flat.end; i < flat.length; ++i)
+                arenas_[rank].write(address(rank, p.outputs(op)[0]) + i * size, size, 0.0);
             return;
         }
         KernelCall call{p, op, ranks_[rank], settings_, step_, {}, {}};
@@ -247,13 +249,15 @@ class Machine {
         posted_[pp].push_back({t, op.until < 0 ? i + 1 : op.until, a.peer, a.gradient, a.chunk, op.microbatch, {}});
     }
 
-    // Blocks until the receive is posted; what travels is taken at once, since an op that would write there has to wait for the send.
+    // Blocks until the receive is posted; what travels is taken at once, since an op that would write there has to wait for the
+    // send.
     bool send(std::size_t pp, const Op& op) {
         const Program& p = programs_[pp];
         const Attributes& a = p.attributes(op);
         for (Posted& r : posted_[static_cast<std::size_t>(a.peer)]) {
             if (!r.arrived.empty() || r.peer != static_cast<int>(pp)) continue;
-            if (r.gradient != a.gradient || r.chunk != a.chunk || r.microbatch != op.microbatch) fail("a message arrives where another one is expected");
+            if (r.gradient != a.gradient || r.chunk != a.chunk || r.microbatch != op.microbatch)
+                fail("a message arrives where another one is expected");
             for (const std::size_t rank : here_[pp]) r.arrived.push_back(read(rank, p.inputs(op)[0]));
             return true;
         }
@@ -265,7 +269,10 @@ class Machine {
         const Program& p = programs_[pp];
         for (auto it = posted_[pp].begin(); it != posted_[pp].end();) {
             const auto in = p.inputs(op);
-            if (it->deadline > i && std::find(in.begin(), in.end(), it->tensor) == in.end()) { ++it; continue; }
+            if (it->deadline > i && std::find(in.begin(), in.end(), it->tensor) == in.end()) {
+                ++it;
+                continue;
+            }
             if (it->arrived.empty()) return false;
             for (std::size_t k = 0; k < here_[pp].size(); ++k) {
                 const Piece &from = it->arrived[k], to = shaped(here_[pp][k], it->tensor);
@@ -293,7 +300,8 @@ class Machine {
         std::vector<std::size_t> coordinates = {pp};
         if (c.axes.has(Axis::pp) && moves_data(c.pair)) {
             coordinates.clear();
-            for (const std::size_t rank : group_of(here_[pp][0], c, holders)) coordinates.push_back(static_cast<std::size_t>(ranks_[rank][Axis::pp]));
+            for (const std::size_t rank : group_of(here_[pp][0], c, holders))
+                coordinates.push_back(static_cast<std::size_t>(ranks_[rank][Axis::pp]));
             std::sort(coordinates.begin(), coordinates.end());
             coordinates.erase(std::unique(coordinates.begin(), coordinates.end()), coordinates.end());
             for (const std::size_t m : coordinates)
@@ -309,7 +317,9 @@ class Machine {
         return true;
     }
 
-    const Op& current(std::size_t rank) const { return program(rank).ops[static_cast<std::size_t>(at_[static_cast<std::size_t>(ranks_[rank][Axis::pp])])]; }
+    const Op& current(std::size_t rank) const {
+        return program(rank).ops[static_cast<std::size_t>(at_[static_cast<std::size_t>(ranks_[rank][Axis::pp])])];
+    }
 
     bool meets(std::size_t m, const Program& p, const Op& op) const {
         if (at_[m] >= static_cast<std::int32_t>(programs_[m].ops.size())) return false;
@@ -317,7 +327,9 @@ class Machine {
         if (other.kind != Kind::redistribute || other.queue != op.queue) return false;
         for (const TensorId t : programs_[m].inputs(other))
             if (std::any_of(posted_[m].begin(), posted_[m].end(), [t](const Posted& r) { return r.tensor == t; })) return false;
-        if (other.attributes != op.attributes || other.inputs != op.inputs || !programs_[m].type(programs_[m].inputs(other)[0]).same_place(p.type(p.inputs(op)[0]))) fail("coordinates meet at different moves");
+        if (other.attributes != op.attributes || other.inputs != op.inputs ||
+            !programs_[m].type(programs_[m].inputs(other)[0]).same_place(p.type(p.inputs(op)[0])))
+            fail("coordinates meet at different moves");
         return true;
     }
 
@@ -374,7 +386,8 @@ class Machine {
                     if (b.persistent && (name == "W." + flat.unit || name == "P." + flat.unit)) masters = &b;  // P comes second
                 }
                 const int size = static_cast<int>(masters->bytes / flat.length);
-                for (const FlatSegment& s : flat.segments) collect(rank, p.parameters[static_cast<std::size_t>(s.parameter)], masters->offset + s.offset * size, size);
+                for (const FlatSegment& s : flat.segments)
+                    collect(rank, p.parameters[static_cast<std::size_t>(s.parameter)], masters->offset + s.offset * size, size);
             }
         }
     }
@@ -397,7 +410,7 @@ class Machine {
     const Grid& grid_;
     const Settings& settings_;
     std::vector<Coordinate> ranks_;
-    std::vector<std::vector<std::size_t>> here_;   // ranks of each pp coordinate: they run the same text, op by op together
+    std::vector<std::vector<std::size_t>> here_;  // ranks of each pp coordinate: they run the same text, op by op together
     std::vector<Arena> arenas_;
     std::vector<std::int32_t> at_;
     std::vector<std::deque<Posted>> posted_;
@@ -422,7 +435,9 @@ double worst(const std::vector<double>& a, const std::vector<double>& b) {
 
 Numbers interpret(const std::vector<Program>& programs, const Settings& settings) { return Machine(programs, settings).run(); }
 
-double nudge_direction(const std::string& parameter, std::int64_t element) { return random_normal(hash_text(parameter) + 1, static_cast<std::uint64_t>(element)); }
+double nudge_direction(const std::string& parameter, std::int64_t element) {
+    return random_normal(hash_text(parameter) + 1, static_cast<std::uint64_t>(element));
+}
 
 double difference(const Numbers& a, const Numbers& b) {
     double most = std::max({worst(a.loss, b.loss), worst(a.norm2, b.norm2), worst(a.tokens, b.tokens)});

@@ -14,10 +14,9 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-std::int64_t global_sample(const KernelCall& c, const Piece& p, std::int64_t b) { return c.op.microbatch * p.type->shape[0] + p.index[0][static_cast<std::size_t>(b)]; }
-
 // out[letters] (+)= product of the operands, summed over the letters that are not in it.
-void einsum(const std::vector<std::string>& letters, const std::vector<const Piece*>& in, const std::string& out_letters, Piece& out) {
+void einsum(const std::vector<std::string>& letters, const std::vector<const Piece*>& in, const std::string& out_letters,
+            Piece& out) {
     std::string all = out_letters;
     for (const std::string& l : letters)
         for (const char x : l)
@@ -98,7 +97,10 @@ void embedding_dw(KernelCall& c) {
 }
 
 // Rows normalized, and each row's 1/deviation.
-struct Normalized { std::vector<double> y, inverse; std::size_t h; };
+struct Normalized {
+    std::vector<double> y, inverse;
+    std::size_t h;
+};
 Normalized normalized(const Piece& x, const Attributes& a) {
     Normalized n{x.x, {}, static_cast<std::size_t>(x.shape[static_cast<std::size_t>(x.type->dims - 1)])};
     for (std::size_t row = 0; row < n.y.size(); row += n.h) {
@@ -120,7 +122,8 @@ void norm(KernelCall& c) {
     const Normalized n = normalized(x, c.attributes());
     const std::size_t gain = residual ? 2 : 1;
     std::vector<double>& y = c.out.back().x;
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] = n.y[i] * c.in[gain].x[i % n.h] + (c.in.size() > gain + 1 ? c.in[gain + 1].x[i % n.h] : 0.0);
+    for (std::size_t i = 0; i < y.size(); ++i)
+        y[i] = n.y[i] * c.in[gain].x[i % n.h] + (c.in.size() > gain + 1 ? c.in[gain + 1].x[i % n.h] : 0.0);
     if (residual) c.out[0].x = x.x;
 }
 
@@ -133,7 +136,8 @@ void norm_dx(KernelCall& c) {
             mean += g(k) / static_cast<double>(n.h);
             along += g(k) * n.y[row + k] / static_cast<double>(n.h);
         }
-        for (std::size_t k = 0; k < n.h; ++k) c.out[0].x[row + k] = n.inverse[r] * (g(k) - n.y[row + k] * along - (c.attributes().rms ? 0.0 : mean));
+        for (std::size_t k = 0; k < n.h; ++k)
+            c.out[0].x[row + k] = n.inverse[r] * (g(k) - n.y[row + k] * along - (c.attributes().rms ? 0.0 : mean));
     }
 }
 
@@ -149,7 +153,10 @@ void swiglu(KernelCall& c) {
     const bool backward = c.op.kind == Kind::swiglu_dx;
     for (std::size_t i = 0; i < c.in[0].x.size(); ++i) {
         const double g = c.in[0].x[i], u = c.in[1].x[i], s = 1 / (1 + std::exp(-g));
-        if (!backward) { c.out[0].x[i] = g * s * u; continue; }
+        if (!backward) {
+            c.out[0].x[i] = g * s * u;
+            continue;
+        }
         const double dy = c.in[2].x[i];
         c.out[0].x[i] = dy * u * s * (1 + g * (1 - s));
         c.out[1].x[i] = dy * g * s;
@@ -164,7 +171,8 @@ void dropout(KernelCall& c) {
     for (std::int64_t b = 0; b < x.shape[0]; ++b)
         for (const std::int64_t s : x.index[1])
             for (const std::int64_t h : x.index[2]) {
-                const auto element = static_cast<std::uint64_t>((global_sample(c, x, b) * x.type->shape[1] + s) * x.type->shape[2] + h);
+                const auto element =
+                    static_cast<std::uint64_t>((global_sample(c, x, b) * x.type->shape[1] + s) * x.type->shape[2] + h);
                 c.out[0].x[i] = keeps(key, element, keep_threshold(a.rate)) ? x.x[i] / (1 - a.rate) : 0.0;
                 ++i;
             }
@@ -176,103 +184,14 @@ void rotary(KernelCall& c) {
     for (std::size_t row = 0; row < x.x.size(); row += d) {
         const std::int64_t position = x.index[1][row / d / heads % x.index[1].size()];
         for (std::size_t k = 0; k < d / 2; ++k) {
-            const double angle = static_cast<double>(position) * std::pow(c.attributes().base, -2.0 * static_cast<double>(k) / static_cast<double>(d)) * (c.attributes().inverse ? -1 : 1);
+            const double angle = static_cast<double>(position) *
+                                 std::pow(c.attributes().base, -2.0 * static_cast<double>(k) / static_cast<double>(d)) *
+                                 (c.attributes().inverse ? -1 : 1);
             const double u = x.x[row + k], v = x.x[row + k + d / 2];
             c.out[0].x[row + k] = u * std::cos(angle) - v * std::sin(angle);
             c.out[0].x[row + k + d / 2] = v * std::cos(angle) + u * std::sin(angle);
         }
     }
-}
-
-// One query's view of its keys.
-class Attention {
-  public:
-    explicit Attention(KernelCall& c) : c_(c), a_(c.attributes()), q_(c.in[0]), k_(c.in[1]), v_(c.in[2]), d_(static_cast<std::size_t>(q_.shape[3])) {}
-
-    void run() {
-        const std::int64_t group = q_.type->shape[2] / k_.type->shape[2];
-        for (std::int64_t b = 0; b < q_.shape[0]; ++b)
-            for (std::int64_t s = 0; s < q_.shape[1]; ++s)
-                for (std::int64_t n = 0; n < q_.shape[2]; ++n) {
-                    const auto head = std::find(k_.index[2].begin(), k_.index[2].end(), q_.index[2][static_cast<std::size_t>(n)] / group);
-                    if (head == k_.index[2].end()) throw std::runtime_error("attention: a query head's key-value head is on another rank");
-                    b_ = b, s_ = s, n_ = n, g_ = head - k_.index[2].begin();
-                    row_ = static_cast<std::size_t>((b * q_.shape[1] + s) * q_.shape[2] + n);
-                    find_scores();
-                    c_.op.kind == Kind::attention ? forward() : backward();
-                }
-    }
-
-  private:
-    std::size_t key_row(std::int64_t t) const { return static_cast<std::size_t>((b_ * k_.shape[1] + t) * k_.shape[2] + g_) * d_; }
-
-    void find_scores() {
-        score_.assign(static_cast<std::size_t>(k_.shape[1]), -infinity);
-        keep_.assign(score_.size(), 1.0);
-        const std::int64_t query = q_.index[1][static_cast<std::size_t>(s_)];
-        const std::size_t fixed = c_.op.kind == Kind::attention ? 3 : 6;
-        const double start = a_.documents ? c_.in[fixed].x[static_cast<std::size_t>(b_ * q_.shape[1] + s_)] : 0.0;
-        for (std::size_t t = 0; t < score_.size(); ++t) {
-            const std::int64_t key = k_.index[1][t];
-            if (key > query || static_cast<double>(key) < start) continue;
-            double dot = 0;
-            for (std::size_t i = 0; i < d_; ++i) dot += q_.x[row_ * d_ + i] * k_.x[key_row(static_cast<std::int64_t>(t)) + i];
-            score_[t] = dot / std::sqrt(static_cast<double>(d_));
-            if (a_.rate == 0) continue;
-            const std::int64_t seq = q_.type->shape[1], row = (global_sample(c_, q_, b_) * q_.type->shape[2] + q_.index[2][static_cast<std::size_t>(n_)]) * seq + query;
-            keep_[t] = keeps(random_key(c_.settings.seed, c_.step, a_.stream), static_cast<std::uint64_t>(row * seq + key), keep_threshold(a_.rate)) ? 1 / (1 - a_.rate) : 0.0;
-        }
-    }
-
-    void forward() {
-        const double old = a_.carries ? c_.in.back().x[row_] : -infinity;
-        const double most = std::max(old, *std::max_element(score_.begin(), score_.end()));
-        double sum = std::isinf(most) ? 0.0 : std::exp(old - most);
-        std::vector<double> o(d_, 0.0);
-        for (std::size_t i = 0; a_.carries && i < d_; ++i) o[i] = std::isinf(old) ? 0.0 * c_.in[c_.in.size() - 2].x[row_ * d_ + i] : sum * c_.in[c_.in.size() - 2].x[row_ * d_ + i];
-        for (std::size_t t = 0; t < score_.size(); ++t) {
-            if (std::isinf(score_[t])) continue;
-            const double p = std::exp(score_[t] - most);
-            sum += p;
-            for (std::size_t i = 0; i < d_; ++i) o[i] += p * keep_[t] * v_.x[key_row(static_cast<std::int64_t>(t)) + i];
-        }
-        for (std::size_t i = 0; i < d_; ++i) c_.out[0].x[row_ * d_ + i] = sum > 0 ? o[i] / sum : o[i];
-        c_.out[1].x[row_] = sum > 0 ? most + std::log(sum) : sum == 0 ? -infinity : sum;
-    }
-
-    void backward() {
-        const std::vector<double> &o = c_.in[3].x, &lse = c_.in[4].x, &d_o = c_.in[5].x;
-        double delta = 0;
-        for (std::size_t i = 0; i < d_; ++i) delta += o[row_ * d_ + i] * d_o[row_ * d_ + i];
-        for (std::size_t t = 0; t < score_.size(); ++t) {
-            if (std::isinf(score_[t])) continue;
-            const std::size_t key = key_row(static_cast<std::int64_t>(t));
-            const double p = std::exp(score_[t] - lse[row_]);
-            double dp = 0;
-            for (std::size_t i = 0; i < d_; ++i) dp += d_o[row_ * d_ + i] * v_.x[key + i];
-            const double ds = p * (dp * keep_[t] - delta) / std::sqrt(static_cast<double>(d_));
-            for (std::size_t i = 0; i < d_; ++i) {
-                c_.out[0].x[row_ * d_ + i] += ds * k_.x[key + i];
-                c_.out[1].x[key + i] += ds * q_.x[row_ * d_ + i];
-                c_.out[2].x[key + i] += p * keep_[t] * d_o[row_ * d_ + i];
-            }
-        }
-    }
-
-    KernelCall& c_;
-    const Attributes& a_;
-    const Piece &q_, &k_, &v_;
-    const std::size_t d_;
-    std::int64_t b_ = 0, s_ = 0, n_ = 0, g_ = 0;
-    std::size_t row_ = 0;
-    std::vector<double> score_, keep_;
-};
-
-void attention(KernelCall& c) {
-    Attention(c).run();
-    if (c.op.kind == Kind::attention || !c.attributes().carries) return;
-    for (std::size_t k = 0; k < 3; ++k)
-        for (std::size_t i = 0; i < c.out[k].x.size(); ++i) c.out[k].x[i] += c.in[c.in.size() - 3 + k].x[i];
 }
 
 void logits(KernelCall& c) {
@@ -283,7 +202,10 @@ void logits(KernelCall& c) {
         for (std::size_t k = 0; k < v; ++k) {
             if (x.index[2][k] >= c.attributes().vocab) continue;
             const double y = x.x[t * v + k];
-            if (c.op.kind == Kind::logit_max) { most = std::max(most, y); continue; }
+            if (c.op.kind == Kind::logit_max) {
+                most = std::max(most, y);
+                continue;
+            }
             const double e = std::exp(y - c.in[1].x[t]);
             const bool hit = static_cast<double>(x.index[2][k]) == c.in[2].x[t];
             sum += e;
@@ -300,7 +222,10 @@ void token_loss(KernelCall& c) {
     const std::size_t tokens = c.in[1].x.size();
     for (std::size_t t = 0; t < tokens; ++t) {
         const double mask = c.in[1].x[t];
-        if (c.op.kind == Kind::token_loss) { c.out[0].x[0] += mask * (std::log(sums[t]) - sums[tokens + t]); continue; }
+        if (c.op.kind == Kind::token_loss) {
+            c.out[0].x[0] += mask * (std::log(sums[t]) - sums[tokens + t]);
+            continue;
+        }
         c.out[0].x[t] = c.in[2].x[0] * mask / sums[t];
         c.out[0].x[tokens + t] = -c.in[2].x[0] * mask;
     }
@@ -308,21 +233,24 @@ void token_loss(KernelCall& c) {
 
 const Parameter* parameter_of(const KernelCall& c, std::int64_t element) {
     for (const FlatSegment& s : c.program.flats[static_cast<std::size_t>(c.attributes().unit)].segments)
-        if (s.offset <= element && element < s.offset + s.count) return &c.program.parameters[static_cast<std::size_t>(s.parameter)];
+        if (s.offset <= element && element < s.offset + s.count)
+            return &c.program.parameters[static_cast<std::size_t>(s.parameter)];
     return nullptr;
 }
 
 void sum_squares(KernelCall& c) {
     for (std::size_t i = 0; i < c.in[0].x.size(); ++i) {
         const Parameter* p = parameter_of(c, c.in[0].index[0][i]);
-        if (p && c.program.tables->type(p->type).place.cut_axes() == c.attributes().which) c.out[0].x[0] += c.in[0].x[i] * c.in[0].x[i];
+        if (p && c.program.tables->type(p->type).place.cut_axes() == c.attributes().which)
+            c.out[0].x[0] += c.in[0].x[i] * c.in[0].x[i];
     }
 }
 
 // weights, gradient, norm² [, masters] [, m, v]; outputs without gradient and norm.
 void update(KernelCall& c) {
     const Settings& s = c.settings;
-    const double norm = std::sqrt(c.in[2].x[0]), clip = c.attributes().clip, factor = clip > 0 && norm > clip ? clip / (norm + 1e-6) : 1.0;
+    const double norm = std::sqrt(c.in[2].x[0]), clip = c.attributes().clip,
+                 factor = clip > 0 && norm > clip ? clip / (norm + 1e-6) : 1.0;
     const std::size_t moments = c.op.kind == Kind::adamw ? 2 : 0, masters = c.in.size() - 3 - moments, count = c.step + 1;
     for (std::size_t i = 0; i < c.in[0].x.size(); ++i) {
         const Parameter* p = parameter_of(c, c.in[0].index[0][i]);
@@ -351,10 +279,15 @@ void load(KernelCall& c) {
 
 }  // namespace
 
+std::int64_t global_sample(const KernelCall& c, const Piece& p, std::int64_t b) {
+    return c.op.microbatch * p.type->shape[0] + p.index[0][static_cast<std::size_t>(b)];
+}
+
 // Tokens at random, documents of 4 to 6 positions, ragged masks and every fifth sequence without a counted token.
 double loaded(const KernelCall& c, Input input, std::int64_t sample, std::int64_t position) {
     const auto token = [&](std::int64_t p) {
-        return static_cast<double>(random_bits(random_key(7, c.step, sample), static_cast<std::uint64_t>(p)) % static_cast<std::uint64_t>(c.settings.vocab));
+        return static_cast<double>(random_bits(random_key(7, c.step, sample), static_cast<std::uint64_t>(p)) %
+                                   static_cast<std::uint64_t>(c.settings.vocab));
     };
     switch (input) {
         case Input::tokens: return token(position);
@@ -368,26 +301,37 @@ double loaded(const KernelCall& c, Input input, std::int64_t sample, std::int64_
 
 void compute(KernelCall& c) {
     switch (c.op.kind) {
-        case Kind::matmul: case Kind::matmul_gelu: return matmul(c);
-        case Kind::add: case Kind::accumulate: return add(c);
+        case Kind::matmul:
+        case Kind::matmul_gelu: return matmul(c);
+        case Kind::add:
+        case Kind::accumulate: return add(c);
         case Kind::sum: {
             const Signature s = parse_signature(c.attributes().signature);
             return einsum({s.in[0]}, {&c.in[0]}, s.out[0], c.out[0]);
         }
         case Kind::embedding: return embedding(c);
         case Kind::embedding_dw: return embedding_dw(c);
-        case Kind::norm: case Kind::residual_norm: return norm(c);
+        case Kind::norm:
+        case Kind::residual_norm: return norm(c);
         case Kind::norm_dx: return norm_dx(c);
         case Kind::norm_dw: return norm_dw(c);
         case Kind::gelu: std::transform(c.in[0].x.begin(), c.in[0].x.end(), c.out[0].x.begin(), gelu); return;
-        case Kind::gelu_dx: std::transform(c.in[0].x.begin(), c.in[0].x.end(), c.in[1].x.begin(), c.out[0].x.begin(), [](double x, double dy) { return dy * gelu_slope(x); }); return;
-        case Kind::swiglu: case Kind::swiglu_dx: return swiglu(c);
+        case Kind::gelu_dx:
+            std::transform(c.in[0].x.begin(), c.in[0].x.end(), c.in[1].x.begin(), c.out[0].x.begin(),
+                           [](double x, double dy) { return dy * gelu_slope(x); });
+            return;
+        case Kind::swiglu:
+        case Kind::swiglu_dx: return swiglu(c);
         case Kind::dropout: return dropout(c);
         case Kind::rotary: return rotary(c);
-        case Kind::attention: case Kind::attention_dx: return attention(c);
+        case Kind::attention:
+        case Kind::attention_dx: return attention(c);
         case Kind::cast: c.out[0].x = c.in[0].x; return;
-        case Kind::logit_max: case Kind::logit_sums: case Kind::logit_sums_dx: return logits(c);
-        case Kind::token_loss: case Kind::token_loss_dx: return token_loss(c);
+        case Kind::logit_max:
+        case Kind::logit_sums:
+        case Kind::logit_sums_dx: return logits(c);
+        case Kind::token_loss:
+        case Kind::token_loss_dx: return token_loss(c);
         case Kind::count:
             for (const Piece& mask : c.in)
                 for (const double x : mask.x) c.out[0].x[0] += x;
@@ -395,7 +339,8 @@ void compute(KernelCall& c) {
         case Kind::reciprocal: c.out[0].x[0] = 1 / c.in[0].x[0]; return;
         case Kind::mean_loss: c.out[0].x[0] = c.in[0].x[0] * c.in[1].x[0]; return;
         case Kind::sum_squares: return sum_squares(c);
-        case Kind::adamw: case Kind::sgd: return update(c);
+        case Kind::adamw:
+        case Kind::sgd: return update(c);
         case Kind::load: return load(c);
         case Kind::zero: return;  // results start as zeroes
         default: throw std::runtime_error("the interpreter has no kernel for this kind");

@@ -10,7 +10,10 @@ using IndexLists = std::array<std::vector<std::int64_t>, max_dims>;
 struct Piece {
     const TensorType* type = nullptr;
     std::array<std::int64_t, max_dims> shape{1, 1, 1, 1};
-    struct { const IndexLists* lists = nullptr; const std::vector<std::int64_t>& operator[](std::size_t d) const { return (*lists)[d]; } } index;
+    struct {
+        const IndexLists* lists = nullptr;
+        const std::vector<std::int64_t>& operator[](std::size_t d) const { return (*lists)[d]; }
+    } index;
     std::vector<double> x;
 };
 
@@ -20,13 +23,17 @@ struct KernelCall {
     Coordinate at;
     const Settings& settings;
     int step = 0;
-    std::vector<Piece> in;      // without the earlier versions of a sum
-    std::vector<Piece> out;     // shaped; `x` is to be filled
+    std::vector<Piece> in;   // without the earlier versions of a sum
+    std::vector<Piece> out;  // shaped; `x` is to be filled
 
     const Attributes& attributes() const { return program.attributes(op); }
 };
 
 void compute(KernelCall&);
+void attention(KernelCall&);
+// What the batch holds at a position of a sequence of the step.
 double loaded(const KernelCall&, Input, std::int64_t sample, std::int64_t position);
+// The number in the step of the b-th local sequence: dim 0 holds those of one microbatch.
+std::int64_t global_sample(const KernelCall&, const Piece&, std::int64_t b);
 
 }  // namespace quadrille::test

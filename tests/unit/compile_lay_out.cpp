@@ -24,13 +24,16 @@ struct Small {
         a.signature = "h,h->h";
         return p.add(Kind::add, {x, y}, a, {})[0];
     }
-    const Buffer& of(TensorId t) const { return p.buffers[static_cast<std::size_t>(p.tensors[static_cast<std::size_t>(t)].buffer)]; }
+    const Buffer& of(TensorId t) const {
+        return p.buffers[static_cast<std::size_t>(p.tensors[static_cast<std::size_t>(t)].buffer)];
+    }
 };
 
 bool meet(const Buffer& a, const Buffer& b) { return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes; }
 
 std::vector<Config> configs() {
-    std::vector<Config> out = {small_gpt(), on_grid(small_gpt(), 2, 2, 1, 1), on_grid(small_llama(), 1, 6, 1, 1), on_grid(small_gpt(), 1, 2, 1, 2), on_grid(small_gpt(4), 2, 1, 4, 1)};
+    std::vector<Config> out = {small_gpt(), on_grid(small_gpt(), 2, 2, 1, 1), on_grid(small_llama(), 1, 6, 1, 1),
+                               on_grid(small_gpt(), 1, 2, 1, 2), on_grid(small_gpt(4), 2, 1, 4, 1)};
     out.push_back(on_grid(small_gpt(4), 1, 1, 2, 1));
     out.back().pipeline.schedule = Schedule::gpipe;
     out.push_back(on_grid(small_llama(4), 1, 2, 2, 1));
@@ -45,9 +48,9 @@ TEST_CASE("memory is taken again after the last reader, not before") {
     const TensorId a = s.load(100), b = s.load(100), c = s.add(a, b), d = s.add(c, b), e = s.add(d, d);
     lay_out(s.p, {});
     CHECK(s.of(a).offset == 0);
-    CHECK(s.of(b).offset == 448);      // 400 bytes, aligned to 64
+    CHECK(s.of(b).offset == 448);  // 400 bytes, aligned to 64
     CHECK(s.of(c).offset == 896);
-    CHECK(s.of(d).offset == 0);        // a died with c's birth
+    CHECK(s.of(d).offset == 0);  // a died with c's birth
     CHECK(s.of(e).offset != s.of(d).offset);
     CHECK(s.p.peaks[0].arena == 3 * 448);
     CHECK(s.p.peaks[0].books[static_cast<std::size_t>(Book::activations)] == 1200);
@@ -82,7 +85,8 @@ TEST_CASE("state comes first, in the order of its declaration, and stays") {
     Small s;
     const TensorType t({1024}, DType::f32, {}, Book::weights);
     const TensorId x = s.load(1024);
-    const TensorId w = s.p.declare("W.u", t, -1, s.p.add_buffer("W.u", -1, t, true)), m = s.p.declare("M.u", t.in(Book::optimizer), -1, s.p.add_buffer("M.u", -1, t.in(Book::optimizer), true));
+    const TensorId w = s.p.declare("W.u", t, -1, s.p.add_buffer("W.u", -1, t, true)),
+                   m = s.p.declare("M.u", t.in(Book::optimizer), -1, s.p.add_buffer("M.u", -1, t.in(Book::optimizer), true));
     s.add(x, w);
     lay_out(s.p, {});
     CHECK(s.of(w).offset == 0);
@@ -97,7 +101,8 @@ TEST_CASE("workspace is for its op alone") {
     s.add(b, b);
     lay_out(s.p, [](const Program&, const Op& op) { return op.kind == Kind::add ? std::int64_t{1000} : 0; });
     CHECK(s.p.ops[0].workspace == -1);
-    CHECK(meet(s.p.buffers[static_cast<std::size_t>(s.p.ops[1].workspace)], s.p.buffers[static_cast<std::size_t>(s.p.ops[2].workspace)]));
+    CHECK(meet(s.p.buffers[static_cast<std::size_t>(s.p.ops[1].workspace)],
+               s.p.buffers[static_cast<std::size_t>(s.p.ops[2].workspace)]));
     CHECK(s.p.peaks[0].books[static_cast<std::size_t>(Book::buffers)] == 1000);
 }
 
@@ -112,7 +117,9 @@ TEST_CASE("no two buffers that live at once overlap, and the peak is what is liv
             for (std::size_t i = 0; i < placed.size(); ++i) {
                 outside += placed[i]->offset + placed[i]->bytes > p.peaks[0].arena;
                 crooked += placed[i]->offset % buffer_alignment != 0;
-                for (std::size_t j = 0; j < i; ++j) clashes += placed[i]->first <= placed[j]->last && placed[j]->first <= placed[i]->last && meet(*placed[i], *placed[j]);
+                for (std::size_t j = 0; j < i; ++j)
+                    clashes += placed[i]->first <= placed[j]->last && placed[j]->first <= placed[i]->last &&
+                               meet(*placed[i], *placed[j]);
             }
             CHECK(clashes == 0);
             CHECK(outside == 0);
@@ -120,21 +127,24 @@ TEST_CASE("no two buffers that live at once overlap, and the peak is what is liv
             std::vector<std::int64_t> change(p.ops.size() + 2, 0);
             for (const Buffer* b : placed) {
                 change[static_cast<std::size_t>(b->first)] += b->bytes;
-                change[static_cast<std::size_t>(std::min<std::int32_t>(b->last, static_cast<std::int32_t>(p.ops.size()))) + 1] -= b->bytes;
+                change[static_cast<std::size_t>(std::min<std::int32_t>(b->last, static_cast<std::int32_t>(p.ops.size()))) + 1] -=
+                    b->bytes;
             }
             std::partial_sum(change.begin(), change.end(), change.begin());
             const std::int64_t books = std::accumulate(p.peaks[0].books.begin(), p.peaks[0].books.end(), std::int64_t{0});
             CHECK(books == *std::max_element(change.begin(), change.end()));
             CHECK(p.peaks[0].arena == books + p.peaks[0].packing);
             CHECK(p.peaks[0].packing >= 0);
-            CHECK(static_cast<double>(p.peaks[0].packing) < 0.25 * static_cast<double>(books));  // 64-byte grain weighs on tensors this small
+            CHECK(static_cast<double>(p.peaks[0].packing) <
+                  0.25 * static_cast<double>(books));  // 64-byte grain weighs on tensors this small
         }
     }
 }
 
 TEST_CASE("training and evaluation find the state at the same place") {
     for (const Config& config : configs()) {
-        const Compiled train = compile(config, Purpose::training, some_workspace), evaluate = compile(config, Purpose::evaluation, some_workspace);
+        const Compiled train = compile(config, Purpose::training, some_workspace),
+                       evaluate = compile(config, Purpose::evaluation, some_workspace);
         for (std::size_t r = 0; r < train.programs.size(); ++r) {
             const auto state = [](const Program& p) {
                 std::vector<std::tuple<std::string, std::int64_t, std::int64_t>> out;

@@ -11,8 +11,13 @@
 namespace quadrille::test {
 namespace {
 
-struct Row { const char* kind; int made = 0, caught = 0, harmless = 0, missed = 0; };
-struct Place { std::size_t coordinate, op; };
+struct Row {
+    const char* kind;
+    int made = 0, caught = 0, harmless = 0, missed = 0;
+};
+struct Place {
+    std::size_t coordinate, op;
+};
 
 class Judge {
   public:
@@ -74,7 +79,10 @@ class Judge {
         } catch (const std::exception& e) {
             why = e.what();
         }
-        if (why.empty()) { ++row.harmless; return; }
+        if (why.empty()) {
+            ++row.harmless;
+            return;
+        }
         ++row.missed;
         FAIL_CHECK("accepted by the verifier, and harmful: " << why << "\n  " << what(kind, place));
     }
@@ -90,7 +98,8 @@ class Judge {
 void break_and_judge(const std::vector<NamedSubject>& subjects, std::size_t per_kind) {
     const auto start = std::chrono::steady_clock::now();
     std::vector<MutationKind> kinds;
-    for (const auto& list : {move_mutations(), sum_mutations(), memory_mutations(), meaning_mutations()}) kinds.insert(kinds.end(), list.begin(), list.end());
+    for (const auto& list : {move_mutations(), sum_mutations(), memory_mutations(), meaning_mutations()})
+        kinds.insert(kinds.end(), list.begin(), list.end());
     std::vector<Row> rows;
     for (const MutationKind& k : kinds) rows.push_back({k.name});
     std::uint64_t seed = 1;
@@ -105,7 +114,8 @@ void break_and_judge(const std::vector<NamedSubject>& subjects, std::size_t per_
         all.made += r.made, all.caught += r.caught, all.harmless += r.harmless, all.missed += r.missed;
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    std::printf("%-36s%8d%8d%10d%8d   %zu kinds, %zu subjects, %.1f s\n", all.kind, all.made, all.caught, all.harmless, all.missed, kinds.size(), subjects.size(), seconds);
+    std::printf("%-36s%8d%8d%10d%8d   %zu kinds, %zu subjects, %.1f s\n", all.kind, all.made, all.caught, all.harmless,
+                all.missed, kinds.size(), subjects.size(), seconds);
     CHECK(all.missed == 0);
     CHECK(kinds.size() >= 20);
     CHECK(all.made > 400);

@@ -18,5 +18,8 @@ TEST_CASE("sequence parallel") {
     Config both = on_grid(small_gpt(), 1, 2, 1, 3);
     both.sequence.method = SequenceMethod::ulysses;
     both.tensor.sequence_parallel = true;
-    break_and_judge({{"sp 3 dp 2, Ulysses, documents", ulysses}, {"sp 3, ring of blocks, documents, dropout", ring}, {"sp 3 tp 2, Ulysses, Megatron", both}}, 5);
+    break_and_judge({{"sp 3 dp 2, Ulysses, documents", ulysses},
+                     {"sp 3, ring of blocks, documents, dropout", ring},
+                     {"sp 3 tp 2, Ulysses, Megatron", both}},
+                    10);
 }

@@ -1,5 +1,5 @@
-// Sound programs broken in the ways people break them, one small change each. Edits leave the rest of the program consistent: indices of ops
-// that others hold (Op::until) follow what they mean.
+// Sound programs broken in the ways people break them, one small change each. Edits leave the rest of the program consistent:
+// indices of ops that others hold (Op::until) follow what they mean.
 #pragma once
 #include "base/random.hpp"
 #include "ir/program.hpp"
@@ -15,7 +15,10 @@ class Random {
   public:
     explicit Random(std::uint64_t seed) : key_(random_key(seed)) {}
     std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_bits(key_, next_++) % n); }
-    template <class T> const T& one_of(const std::vector<T>& v) { return v[below(v.size())]; }
+    template <class T>
+    const T& one_of(const std::vector<T>& v) {
+        return v[below(v.size())];
+    }
 
   private:
     std::uint64_t key_, next_ = 0;
@@ -39,24 +42,26 @@ struct Site {
 
 struct MutationKind {
     const char* name;
-    std::function<bool(const Program&, const Op&)> applies;   // a quick look at the op
-    std::function<bool(const Site&)> mutate;                  // false: there is nothing to break here, and nothing was changed
+    std::function<bool(const Program&, const Op&)> applies;  // a quick look at the op
+    std::function<bool(const Site&)> mutate;                 // false: there is nothing to break here, and nothing was changed
 };
 
-std::vector<MutationKind> move_mutations();      // messages, redistributes, rings
-std::vector<MutationKind> sum_mutations();       // accumulations, counts, norms
-std::vector<MutationKind> memory_mutations();    // the layout
-std::vector<MutationKind> meaning_mutations();   // well typed, but another program
+std::vector<MutationKind> move_mutations();     // messages, redistributes, rings
+std::vector<MutationKind> sum_mutations();      // accumulations, counts, norms
+std::vector<MutationKind> memory_mutations();   // the layout
+std::vector<MutationKind> meaning_mutations();  // well typed, but another program
 
 // ---- edits ----
 void erase_op(Program&, std::size_t i);
 void insert_op(Program&, std::size_t i, const Op&);
-void move_op(Program&, std::size_t from, std::size_t to);       // to: its index afterwards
+void move_op(Program&, std::size_t from, std::size_t to);  // to: its index afterwards
 void set_operands(Program&, Op&, const std::vector<TensorId>& in, const std::vector<TensorId>& out);
-void rewire(Program&, std::size_t from, TensorId old, TensorId now);  // readers from op `from` on, and the scalars that the loop reads
-bool bypass(const Site&);                                       // without the op, readers of its results reading its first inputs
-TensorId copy_tensor(Program&, TensorId);                       // another tensor of the same type in the same place
-template <class F> void change_attributes(const Site& s, F change) {
+void rewire(Program&, std::size_t from, TensorId old,
+            TensorId now);                 // readers from op `from` on, and the scalars that the loop reads
+bool bypass(const Site&);                  // without the op, readers of its results reading its first inputs
+TensorId copy_tensor(Program&, TensorId);  // another tensor of the same type in the same place
+template <class F>
+void change_attributes(const Site& s, F change) {
     Attributes a = s.attributes();
     change(a);
     s.op().attributes = s.p.tables->intern(a);

@@ -27,7 +27,8 @@ bool replace_input(const Site& s, const std::function<bool(TensorId now, TensorI
         std::vector<TensorId> others;
         for (std::size_t t = 0; t < made.size(); ++t) {
             const auto other = static_cast<TensorId>(t);
-            if (made[t] && other != in[k] && s.tensor(other).type == s.tensor(in[k]).type && test(in[k], other)) others.push_back(other);
+            if (made[t] && other != in[k] && s.tensor(other).type == s.tensor(in[k]).type && test(in[k], other))
+                others.push_back(other);
         }
         if (others.empty()) continue;
         s.input(k) = s.random.one_of(others);
@@ -36,14 +37,22 @@ bool replace_input(const Site& s, const std::function<bool(TensorId now, TensorI
     return false;
 }
 
-bool like_typed_input(const Site& s) { return replace_input(s, [](TensorId, TensorId) { return true; }); }
+bool like_typed_input(const Site& s) {
+    return replace_input(s, [](TensorId, TensorId) { return true; });
+}
 
 bool other_layers_weight(const Site& s) {
-    return replace_input(s, [&](TensorId now, TensorId other) { return s.p.type(now).book == Book::weights && s.tensor(now).offset != s.tensor(other).offset + 1 && s.buffer(now).persistent && s.buffer(other).persistent; });
+    return replace_input(s, [&](TensorId now, TensorId other) {
+        return s.p.type(now).book == Book::weights && s.tensor(now).offset != s.tensor(other).offset + 1 &&
+               s.buffer(now).persistent && s.buffer(other).persistent;
+    });
 }
 
 bool other_microbatchs_activation(const Site& s) {
-    return replace_input(s, [&](TensorId now, TensorId other) { return s.tensor(now).name == s.tensor(other).name && s.tensor(now).microbatch != s.tensor(other).microbatch && s.tensor(now).microbatch >= 0; });
+    return replace_input(s, [&](TensorId now, TensorId other) {
+        return s.tensor(now).name == s.tensor(other).name && s.tensor(now).microbatch != s.tensor(other).microbatch &&
+               s.tensor(now).microbatch >= 0;
+    });
 }
 
 bool forgotten_term(const Site& s) {
@@ -76,8 +85,14 @@ bool other_input_loaded(const Site& s) {
     return true;
 }
 
-bool dropped(const Site& s) { erase_op(s.p, s.i); return true; }
-bool repeated(const Site& s) { insert_op(s.p, s.i, Op(s.op())); return true; }
+bool dropped(const Site& s) {
+    erase_op(s.p, s.i);
+    return true;
+}
+bool repeated(const Site& s) {
+    insert_op(s.p, s.i, Op(s.op()));
+    return true;
+}
 
 bool decay_flipped(const Site& s) {
     const Flat& flat = s.p.flats[static_cast<std::size_t>(s.attributes().unit)];
@@ -103,7 +118,9 @@ bool other_units_gradient(const Site& s) {
     const auto made = made_before(s.p, s.i);
     std::vector<TensorId> others;
     for (std::size_t t = 0; t < made.size(); ++t)
-        if (made[t] && s.tensor(static_cast<TensorId>(t)).type == s.tensor(s.in()[1]).type && static_cast<TensorId>(t) != s.in()[1] && s.buffer(static_cast<TensorId>(t)).book == Book::gradients) others.push_back(static_cast<TensorId>(t));
+        if (made[t] && s.tensor(static_cast<TensorId>(t)).type == s.tensor(s.in()[1]).type &&
+            static_cast<TensorId>(t) != s.in()[1] && s.buffer(static_cast<TensorId>(t)).book == Book::gradients)
+            others.push_back(static_cast<TensorId>(t));
     if (others.empty()) return false;
     s.input(1) = s.random.one_of(others);
     return true;
@@ -113,14 +130,22 @@ bool other_norm(const Site& s) {
     const auto made = made_before(s.p, s.i);
     std::vector<TensorId> others;
     for (std::size_t t = 0; t < made.size(); ++t)
-        if (made[t] && s.p.type(static_cast<TensorId>(t)).dims == 0 && s.p.type(static_cast<TensorId>(t)).dtype == DType::f64 && static_cast<TensorId>(t) != s.in()[2]) others.push_back(static_cast<TensorId>(t));
+        if (made[t] && s.p.type(static_cast<TensorId>(t)).dims == 0 && s.p.type(static_cast<TensorId>(t)).dtype == DType::f64 &&
+            static_cast<TensorId>(t) != s.in()[2])
+            others.push_back(static_cast<TensorId>(t));
     if (others.empty()) return false;
     s.input(2) = s.random.one_of(others);
     return true;
 }
 
-bool stream_changed(const Site& s) { change_attributes(s, [](Attributes& a) { ++a.stream; }); return true; }
-bool rate_changed(const Site& s) { change_attributes(s, [](Attributes& a) { a.rate /= 2; }); return true; }
+bool stream_changed(const Site& s) {
+    change_attributes(s, [](Attributes& a) { ++a.stream; });
+    return true;
+}
+bool rate_changed(const Site& s) {
+    change_attributes(s, [](Attributes& a) { a.rate /= 2; });
+    return true;
+}
 bool draws(const Program& p, const Op& op) { return p.attributes(op).rate > 0; }
 
 // A number or flag that the kind's formula has.
@@ -128,10 +153,16 @@ bool constant_changed(const Site& s) {
     const Attributes before = s.attributes();
     change_attributes(s, [&](Attributes& a) {
         switch (s.op().kind) {
-            case Kind::norm: case Kind::residual_norm: case Kind::norm_dx: case Kind::norm_dw: a.eps *= 10; break;
+            case Kind::norm:
+            case Kind::residual_norm:
+            case Kind::norm_dx:
+            case Kind::norm_dw: a.eps *= 10; break;
             case Kind::rotary: s.random.below(2) ? void(a.inverse = !a.inverse) : void(a.base *= 2); break;
-            case Kind::logit_max: case Kind::logit_sums: case Kind::logit_sums_dx: --a.vocab; break;
-            case Kind::adamw: case Kind::sgd: a.clip *= 2; break;
+            case Kind::logit_max:
+            case Kind::logit_sums:
+            case Kind::logit_sums_dx: --a.vocab; break;
+            case Kind::adamw:
+            case Kind::sgd: a.clip *= 2; break;
             default: break;
         }
     });
@@ -187,7 +218,9 @@ bool bypassed_compute(const Site& s) {
     return bypass(s);
 }
 
-bool is_kind(const Op& op, std::initializer_list<Kind> kinds) { return std::find(kinds.begin(), kinds.end(), op.kind) != kinds.end(); }
+bool is_kind(const Op& op, std::initializer_list<Kind> kinds) {
+    return std::find(kinds.begin(), kinds.end(), op.kind) != kinds.end();
+}
 
 }  // namespace
 
@@ -198,8 +231,13 @@ std::vector<MutationKind> meaning_mutations() {
         {"another tensor of the same type", reads_something, like_typed_input},
         {"another layer's weight", reads_something, other_layers_weight},
         {"another microbatch's activation", reads_something, other_microbatchs_activation},
-        {"gradient term forgotten", [](const Program&, const Op& op) { return op.kind == Kind::add && op.part == Part::backward_input; }, forgotten_term},
-        {"residual forgotten", [](const Program&, const Op& op) { return op.part == Part::forward && is_kind(op, {Kind::add, Kind::residual_norm}); }, forgotten_residual},
+        {"gradient term forgotten",
+         [](const Program&, const Op& op) { return op.kind == Kind::add && op.part == Part::backward_input; }, forgotten_term},
+        {"residual forgotten",
+         [](const Program&, const Op& op) {
+             return op.part == Part::forward && is_kind(op, {Kind::add, Kind::residual_norm});
+         },
+         forgotten_residual},
         {"another microbatch loaded", is_load, other_microbatch_loaded},
         {"targets for tokens", is_load, other_input_loaded},
         {"load missing", is_load, dropped},
@@ -213,13 +251,20 @@ std::vector<MutationKind> meaning_mutations() {
         {"updated twice", is_update, repeated},
         {"dropout stream changed", draws, stream_changed},
         {"dropout rate changed", draws, rate_changed},
-        {"constant changed", [](const Program&, const Op& op) { return is_kind(op, {Kind::norm, Kind::residual_norm, Kind::norm_dx, Kind::norm_dw, Kind::rotary, Kind::logit_max, Kind::logit_sums, Kind::logit_sums_dx, Kind::adamw}); }, constant_changed},
+        {"constant changed",
+         [](const Program&, const Op& op) {
+             return is_kind(op, {Kind::norm, Kind::residual_norm, Kind::norm_dx, Kind::norm_dw, Kind::rotary, Kind::logit_max,
+                                 Kind::logit_sums, Kind::logit_sums_dx, Kind::adamw});
+         },
+         constant_changed},
         {"mask of documents forgotten", is_attention, mask_of_documents_forgotten},
         {"inputs exchanged", reads_something, inputs_exchanged},
         {"outputs exchanged", [](const Program&, const Op& op) { return op.outputs > 1; }, outputs_exchanged},
         {"weight transposed", is_matmul, transposed},
-        {"op bypassed", [](const Program&, const Op& op) { return op.queue == Queue::compute && op.kind != Kind::redistribute; }, bypassed_compute},
-        {"op dropped", [](const Program&, const Op& op) { return op.queue == Queue::compute && op.kind != Kind::redistribute; }, dropped},
+        {"op bypassed", [](const Program&, const Op& op) { return op.queue == Queue::compute && op.kind != Kind::redistribute; },
+         bypassed_compute},
+        {"op dropped", [](const Program&, const Op& op) { return op.queue == Queue::compute && op.kind != Kind::redistribute; },
+         dropped},
     };
 }
 

@@ -20,7 +20,8 @@ std::vector<std::size_t> buffers_where(const Program& p, const std::function<boo
 bool overlapped(const Site& s) {
     Buffer& b = s.buffer(s.out()[0]);
     const auto i = static_cast<std::int32_t>(s.i);
-    const auto others = buffers_where(s.p, [&](const Buffer& c) { return &c != &b && c.first < i && i < c.last && b.last > i && c.offset != b.offset; });
+    const auto others = buffers_where(
+        s.p, [&](const Buffer& c) { return &c != &b && c.first < i && i < c.last && b.last > i && c.offset != b.offset; });
     if (others.empty() || b.persistent) return false;
     b.offset = s.p.buffers[s.random.one_of(others)].offset;
     return true;
@@ -30,7 +31,8 @@ bool overlapped(const Site& s) {
 bool overlapped_in_part(const Site& s) {
     Buffer& b = s.buffer(s.out()[0]);
     const auto i = static_cast<std::int32_t>(s.i);
-    const auto others = buffers_where(s.p, [&](const Buffer& c) { return &c != &b && c.first < i && i < c.last && b.last > i && c.bytes > 64; });
+    const auto others =
+        buffers_where(s.p, [&](const Buffer& c) { return &c != &b && c.first < i && i < c.last && b.last > i && c.bytes > 64; });
     if (others.empty() || b.persistent) return false;
     const Buffer& c = s.p.buffers[s.random.one_of(others)];
     if (c.offset + c.bytes - 4 == b.offset) return false;
@@ -42,7 +44,8 @@ bool overlapped_in_part(const Site& s) {
 bool freed_early(const Site& s) {
     const Buffer& b = s.buffer(s.out()[0]);
     if (b.persistent || b.last <= static_cast<std::int32_t>(s.i)) return false;
-    const auto born = buffers_where(s.p, [&](const Buffer& c) { return &c != &b && !c.persistent && c.first == b.last && c.bytes > 0; });
+    const auto born =
+        buffers_where(s.p, [&](const Buffer& c) { return &c != &b && !c.persistent && c.first == b.last && c.bytes > 0; });
     if (born.empty()) return false;
     s.p.buffers[s.random.one_of(born)].offset = b.offset;
     return true;
@@ -102,7 +105,10 @@ bool result_elsewhere(const Site& s) {
     if (!s.op().adds && !s.attributes().carries && s.op().kind != Kind::adamw && s.op().kind != Kind::sgd) return false;
     Tensor& t = s.tensor(s.random.one_of(s.out()));
     Buffer b = s.p.buffers[static_cast<std::size_t>(t.buffer)];
-    const auto others = buffers_where(s.p, [&](const Buffer& c) { return !c.persistent && c.bytes >= b.bytes && (c.last < static_cast<std::int32_t>(s.i) || c.first > static_cast<std::int32_t>(s.i)); });
+    const auto others = buffers_where(s.p, [&](const Buffer& c) {
+        return !c.persistent && c.bytes >= b.bytes &&
+               (c.last < static_cast<std::int32_t>(s.i) || c.first > static_cast<std::int32_t>(s.i));
+    });
     if (others.empty()) return false;
     b.persistent = false;
     b.offset = s.p.buffers[s.random.one_of(others)].offset;

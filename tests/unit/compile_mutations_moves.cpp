@@ -6,7 +6,9 @@
 namespace quadrille::test {
 namespace {
 
-bool is_move(const Program&, const Op& op) { return op.kind == Kind::redistribute || op.kind == Kind::send || op.kind == Kind::recv; }
+bool is_move(const Program&, const Op& op) {
+    return op.kind == Kind::redistribute || op.kind == Kind::send || op.kind == Kind::recv;
+}
 bool is_redistribute(const Program&, const Op& op) { return op.kind == Kind::redistribute; }
 bool is_send(const Program&, const Op& op) { return op.kind == Kind::send; }
 bool is_receive(const Program&, const Op& op) { return op.kind == Kind::recv; }
@@ -14,8 +16,14 @@ bool is_message(const Program& p, const Op& op) { return is_send(p, op) || is_re
 bool is_behind(const Program&, const Op& op) { return op.queue != Queue::compute; }
 bool is_turn(const Program& p, const Op& op) { return p.attributes(op).ring && p.attributes(op).carries; }
 
-bool drop(const Site& s) { erase_op(s.p, s.i); return true; }
-bool twice(const Site& s) { insert_op(s.p, s.i, Op(s.op())); return true; }
+bool drop(const Site& s) {
+    erase_op(s.p, s.i);
+    return true;
+}
+bool twice(const Site& s) {
+    insert_op(s.p, s.i, Op(s.op()));
+    return true;
+}
 
 // The move once more on its own result, under a new name that everybody reads.
 bool reapply(const Site& s) {
@@ -82,7 +90,8 @@ bool over_fewer_axes(const Site& s) {
 
 std::size_t first_reader(const Program& p, std::size_t i, TensorId t) {
     std::size_t j = i + 1;
-    while (j < p.ops.size() && std::find(p.inputs(p.ops[j]).begin(), p.inputs(p.ops[j]).end(), t) == p.inputs(p.ops[j]).end()) ++j;
+    while (j < p.ops.size() && std::find(p.inputs(p.ops[j]).begin(), p.inputs(p.ops[j]).end(), t) == p.inputs(p.ops[j]).end())
+        ++j;
     return j;
 }
 
@@ -119,7 +128,9 @@ bool payloads_exchanged(const Site& s) {
 
 bool wrong_peer(const Site& s) {
     const int pp = s.p.grid().extent(Axis::pp);
-    change_attributes(s, [&](Attributes& a) { a.peer = (a.peer + 1 + static_cast<int>(s.random.below(static_cast<std::size_t>(pp - 1)))) % pp; });
+    change_attributes(s, [&](Attributes& a) {
+        a.peer = (a.peer + 1 + static_cast<int>(s.random.below(static_cast<std::size_t>(pp - 1)))) % pp;
+    });
     return true;
 }
 
@@ -132,7 +143,10 @@ bool relabelled(const Site& s) {
     return true;
 }
 
-bool done_before_issued(const Site& s) { s.op().until = static_cast<std::int32_t>(s.random.below(s.i + 1)); return true; }
+bool done_before_issued(const Site& s) {
+    s.op().until = static_cast<std::int32_t>(s.random.below(s.i + 1));
+    return true;
+}
 bool done_at_once(const Site& s) {
     if (s.op().until < 0) return false;
     s.op().until = -1;
@@ -252,8 +266,11 @@ std::vector<MutationKind> move_mutations() {
         {"ring turn repeated", is_turn, ring_turn_repeated},
         {"ring turn skipped", is_redistribute, ring_turn_skipped},
         {"nesting of cuts exchanged", [](const Program&, const Op& op) { return op.outputs > 0; }, nesting_exchanged},
-        {"wrong key-value group", [](const Program&, const Op& op) { return op.kind == Kind::attention || op.kind == Kind::attention_dx; }, wrong_key_value_group},
-        {"zigzag for block", [](const Program& p, const Op& op) { return op.kind == Kind::load || is_redistribute(p, op); }, other_layout},
+        {"wrong key-value group",
+         [](const Program&, const Op& op) { return op.kind == Kind::attention || op.kind == Kind::attention_dx; },
+         wrong_key_value_group},
+        {"zigzag for block", [](const Program& p, const Op& op) { return op.kind == Kind::load || is_redistribute(p, op); },
+         other_layout},
     };
 }
 

@@ -55,11 +55,16 @@ bool added_twice(const Site& s) {
     return true;
 }
 
-bool done_twice(const Site& s) { insert_op(s.p, s.i, Op(s.op())); return true; }
+bool done_twice(const Site& s) {
+    insert_op(s.p, s.i, Op(s.op()));
+    return true;
+}
 
 bool contribution_relabelled(const Site& s) {
-    if (s.random.below(2)) s.op().use = static_cast<std::int8_t>(s.op().use + 1);
-    else s.op().microbatch += s.op().microbatch > 0 ? -1 : 1;
+    if (s.random.below(2))
+        s.op().use = static_cast<std::int8_t>(s.op().use + 1);
+    else
+        s.op().microbatch += s.op().microbatch > 0 ? -1 : 1;
     return true;
 }
 
@@ -101,7 +106,10 @@ bool unit_left_out(const Site& s) {
     return true;
 }
 
-bool unit_counted_twice(const Site& s) { s.input(s.random.below(2)) = s.in()[s.random.below(2)]; return s.in()[0] == s.in()[1]; }
+bool unit_counted_twice(const Site& s) {
+    s.input(s.random.below(2)) = s.in()[s.random.below(2)];
+    return s.in()[0] == s.in()[1];
+}
 
 bool squares_of_other_parameters(const Site& s) {
     const AxisSet real = s.p.grid().real(tensor_axes);
@@ -136,7 +144,9 @@ bool wrong_scalar(const Site& s) {
     if (told < 0) return false;
     for (std::size_t j = 0; j < s.p.ops.size(); ++j) {
         const auto out = s.p.outputs(s.p.ops[j]);
-        if (out.size() != 1 || out[0] == told || s.p.type(out[0]).dims != 0 || s.p.type(out[0]).dtype != DType::f64 || s.random.below(3) != 0) continue;
+        if (out.size() != 1 || out[0] == told || s.p.type(out[0]).dims != 0 || s.p.type(out[0]).dtype != DType::f64 ||
+            s.random.below(3) != 0)
+            continue;
         told = out[0];
         return true;
     }
@@ -155,7 +165,9 @@ std::vector<MutationKind> sum_mutations() {
         {"term relabelled", [](const Program&, const Op& op) { return op.writes_sum; }, contribution_relabelled},
         {"mask left out of the count", is_count, mask_left_out},
         {"mask counted twice", is_count, mask_counted_twice},
-        {"tokens for 1/tokens", [](const Program&, const Op& op) { return op.kind == Kind::token_loss_dx || op.kind == Kind::mean_loss; }, tokens_for_inverse},
+        {"tokens for 1/tokens",
+         [](const Program&, const Op& op) { return op.kind == Kind::token_loss_dx || op.kind == Kind::mean_loss; },
+         tokens_for_inverse},
         {"unit left out of the norm", adds_squares, unit_left_out},
         {"unit counted twice in the norm", adds_squares, unit_counted_twice},
         {"squares of other parameters", is_squares, squares_of_other_parameters},

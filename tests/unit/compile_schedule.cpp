@@ -23,9 +23,11 @@ struct Run {
     Schedule kind;
     int virtual_stages;
 };
-const std::vector<Run> runs = {{Schedule::gpipe, 1}, {Schedule::gpipe, 3}, {Schedule::one_f_one_b, 1}, {Schedule::interleaved, 2}, {Schedule::interleaved, 3}, {Schedule::zero_bubble, 1}};
+const std::vector<Run> runs = {{Schedule::gpipe, 1},       {Schedule::gpipe, 3},       {Schedule::one_f_one_b, 1},
+                               {Schedule::interleaved, 2}, {Schedule::interleaved, 3}, {Schedule::zero_bubble, 1}};
 
-template <class F> void for_all_schedules(F f) {
+template <class F>
+void for_all_schedules(F f) {
     for (const Run& run : runs)
         for (const int pp : {1, 2, 3, 4, 8})
             for (const int microbatches : {1, 2, 4, 5, 16}) {
@@ -44,9 +46,11 @@ TEST_CASE("small orders, as in the papers") {
     CHECK(texts(schedule(Schedule::gpipe, 1, 2, 2)) == Texts{"0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1"});
     CHECK(texts(schedule(Schedule::one_f_one_b, 3, 1, 4)) ==
           Texts{"0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3", "1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3", "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3"});
-    CHECK(texts(schedule(Schedule::interleaved, 2, 2, 4)) == Texts{"0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3",
-                                                                   "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3"});
-    CHECK(texts(schedule(Schedule::zero_bubble, 2, 1, 3)) == Texts{"0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2", "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2"});
+    CHECK(texts(schedule(Schedule::interleaved, 2, 2, 4)) ==
+          Texts{"0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3",
+                "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3"});
+    CHECK(texts(schedule(Schedule::zero_bubble, 2, 1, 3)) ==
+          Texts{"0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2", "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2"});
     CHECK(texts(schedule(Schedule::one_f_one_b, 1, 1, 2)) == Texts{"0F0 0B0 0F1 0B1"});
     CHECK(texts(forward_only(2, 2, 2)) == Texts{"0F0 2F0 0F1 2F1", "1F0 3F0 1F1 3F1"});
 }
@@ -105,7 +109,9 @@ TEST_CASE("how many microbatches' activations live at once") {
                 CHECK(peak(order, Phase::backward_input) == std::min(microbatches, pp - r));
                 CHECK(peak(order, Phase::backward_weight) <= pp);  // ZB-H1: no more than 1F1B's first coordinate
             }
-            if (run.kind == Schedule::interleaved) CHECK(peak(order, Phase::backward) <= std::min(run.virtual_stages * microbatches, (pp - r - 1) * 2 + (run.virtual_stages - 1) * pp + 1));
+            if (run.kind == Schedule::interleaved)
+                CHECK(peak(order, Phase::backward) <=
+                      std::min(run.virtual_stages * microbatches, (pp - r - 1) * 2 + (run.virtual_stages - 1) * pp + 1));
         }
     });
 }

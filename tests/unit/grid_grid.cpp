@@ -1,6 +1,6 @@
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
-#include "base/error.hpp"
 #include "grid/grid.hpp"
+#include "base/error.hpp"
 
 #include <doctest.h>
 

@@ -44,9 +44,9 @@ TEST_CASE("pairs") {
 
 TEST_CASE("moves that do not exist") {
     const Places p;
-    CHECK_THROWS_AS(pair(p.cut, p.cut), TypingError);    // goes nowhere
-    CHECK_THROWS_AS(pair(p.cut, p.sum), TypingError);    // a piece is no term
-    CHECK_THROWS_AS(pair(p.max, p.cut), TypingError);    // a maximum is only ever made whole
+    CHECK_THROWS_AS(pair(p.cut, p.cut), TypingError);  // goes nowhere
+    CHECK_THROWS_AS(pair(p.cut, p.sum), TypingError);  // a piece is no term
+    CHECK_THROWS_AS(pair(p.max, p.cut), TypingError);  // a maximum is only ever made whole
     CHECK_THROWS_AS(pair(p.whole, p.max), TypingError);
 }
 

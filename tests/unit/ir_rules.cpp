@@ -14,15 +14,20 @@ struct Bench {
     Program p{tables};
     Where where{Part::forward, tables->intern("unit"), 0, -1};
 
-    TensorId x(std::initializer_list<std::int64_t> shape, std::initializer_list<Cuts> cuts = {}, AxisSet sum = {}, DType t = DType::f32) {
+    TensorId x(std::initializer_list<std::int64_t> shape, std::initializer_list<Cuts> cuts = {}, AxisSet sum = {},
+               DType t = DType::f32) {
         Placement place;
         std::size_t d = 0;
         for (const Cuts& c : cuts) place.cuts[d++] = c;
         place.partial_sum = sum;
         return p.declare("x", TensorType(shape, t, place));
     }
-    std::vector<TensorId> all(Kind k, std::vector<TensorId> in, const Attributes& a = {}) { return p.add(k, std::move(in), a, where); }
-    std::string typed(Kind k, std::vector<TensorId> in, const Attributes& a = {}) { return text(p.type(all(k, std::move(in), a)[0])); }
+    std::vector<TensorId> all(Kind k, std::vector<TensorId> in, const Attributes& a = {}) {
+        return p.add(k, std::move(in), a, where);
+    }
+    std::string typed(Kind k, std::vector<TensorId> in, const Attributes& a = {}) {
+        return text(p.type(all(k, std::move(in), a)[0]));
+    }
     std::string typed(Kind k, const char* signature, std::vector<TensorId> in) {
         Attributes a;
         a.signature = signature;
@@ -30,7 +35,8 @@ struct Bench {
     }
 };
 
-const Cuts none, tp = {{Axis::tp}}, tq = {{Axis::tp}, {Axis::tq}}, sp = {{Axis::sp}}, dp = {{Axis::shard}}, sp_tp = {{Axis::sp}, {Axis::tp}};
+const Cuts none, tp = {{Axis::tp}}, tq = {{Axis::tp}, {Axis::tq}}, sp = {{Axis::sp}}, dp = {{Axis::shard}},
+                 sp_tp = {{Axis::sp}, {Axis::tp}};
 
 }  // namespace
 
@@ -50,16 +56,17 @@ TEST_CASE("matmul: column, row, both and neither") {
     const TensorId y = b.x({12, 12, 36}, {dp, sp, tp}), down = b.x({24, 36}, {none, tp});
     CHECK(b.typed(Kind::matmul, "bsf,hf->bsh", {y, down}) == "f32[12/shard,12/sp,24]+sum:tp");
     CHECK(b.typed(Kind::matmul, "bsf,bsh->hf", {y, x}) == "f32[24,36/tp]+sum:shard+sum:sp");
-    CHECK_THROWS_AS(b.typed(Kind::matmul, "bsf,hf->bsh", {y, b.x({24, 36})}), TypingError);               // 'f' cut in two ways
-    CHECK_THROWS_AS(b.typed(Kind::matmul, "bsh,fh->bsf", {x, b.x({36, 36})}), TypingError);               // 'h' of two sizes
-    CHECK_THROWS_AS(b.typed(Kind::matmul, "bsh,fh->bsf", {x, b.x({36, 24}, {sp})}), TypingError);         // sp cuts two indices
+    CHECK_THROWS_AS(b.typed(Kind::matmul, "bsf,hf->bsh", {y, b.x({24, 36})}), TypingError);        // 'f' cut in two ways
+    CHECK_THROWS_AS(b.typed(Kind::matmul, "bsh,fh->bsf", {x, b.x({36, 36})}), TypingError);        // 'h' of two sizes
+    CHECK_THROWS_AS(b.typed(Kind::matmul, "bsh,fh->bsf", {x, b.x({36, 24}, {sp})}), TypingError);  // sp cuts two indices
     CHECK_THROWS_AS(b.typed(Kind::matmul, "bsh,fh->bsf", {x, b.x({36, 24}, {}, {}, DType::bf16)}), TypingError);
     CHECK_THROWS_AS(b.typed(Kind::matmul, "bsh,fh->bsf", {x}), TypingError);
 }
 
 TEST_CASE("a Partial operand only where the op is linear, one at a time") {
     Bench b;
-    const TensorId part = b.x({12, 12, 24}, {}, Axis::tp), whole = b.x({12, 12, 24}), w = b.x({36, 24}), w_part = b.x({36, 24}, {}, Axis::tp);
+    const TensorId part = b.x({12, 12, 24}, {}, Axis::tp), whole = b.x({12, 12, 24}), w = b.x({36, 24}),
+                   w_part = b.x({36, 24}, {}, Axis::tp);
     CHECK(b.typed(Kind::matmul, "bsh,fh->bsf", {part, w}) == "f32[12,12,36]+sum:tp");
     CHECK_THROWS_AS(b.typed(Kind::matmul, "bsh,fh->bsf", {part, w_part}), TypingError);
     CHECK_THROWS_AS(b.typed(Kind::gelu, {part}), TypingError);
@@ -89,7 +96,8 @@ TEST_CASE("sums, norms and pointwise kinds") {
     CHECK(b.typed(Kind::sum, "bsh->h", {dy}) == "f32[24]+sum:shard+sum:sp+sum:tp");
     const TensorId gain = b.x({24});
     CHECK(b.typed(Kind::norm, "bsh,h,h->bsh", {dy, gain, gain}) == "f32[12/shard,12/sp/tp,24]");
-    CHECK_THROWS_AS(b.typed(Kind::norm, "bsh,h,h->bsh", {b.x({12, 12, 24}, {none, none, tp}), b.x({24}, {tp}), b.x({24}, {tp})}), TypingError);
+    CHECK_THROWS_AS(b.typed(Kind::norm, "bsh,h,h->bsh", {b.x({12, 12, 24}, {none, none, tp}), b.x({24}, {tp}), b.x({24}, {tp})}),
+                    TypingError);
     CHECK(b.typed(Kind::norm_dw, "bsh,bsh->h,h", {dy, dy}) == "f32[24]+sum:shard+sum:sp+sum:tp");
     CHECK(b.typed(Kind::gelu_dx, {b.x({12, 12, 24}), b.x({12, 12, 24}, {}, Axis::tp)}) == "f32[12,12,24]+sum:tp");
     CHECK_THROWS_AS(b.typed(Kind::gelu_dx, {b.x({12, 12, 24}, {}, Axis::tp), b.x({12, 12, 24})}), TypingError);
@@ -128,7 +136,9 @@ TEST_CASE("attention: key-value heads are cut by a prefix of the query heads' cu
     const auto grads = b.all(Kind::attention_dx, {q, kv, kv, out[0], out[1], out[0]});
     CHECK(text(b.p.type(grads[0])) == "f32[12/shard,12,12/tp/tq,12]");
     CHECK(text(b.p.type(grads[1])) == "f32[12/shard,12,2/tp,12]+sum:tq");
-    CHECK_THROWS_AS(b.typed(Kind::attention, {b.x({12, 12, 12, 12}, {dp, none, tp}), b.x({12, 12, 12, 12}, {dp, none, tq}), b.x({12, 12, 12, 12}, {dp, none, tq})}), TypingError);
+    CHECK_THROWS_AS(b.typed(Kind::attention, {b.x({12, 12, 12, 12}, {dp, none, tp}), b.x({12, 12, 12, 12}, {dp, none, tq}),
+                                              b.x({12, 12, 12, 12}, {dp, none, tq})}),
+                    TypingError);
     CHECK_THROWS_AS(b.typed(Kind::attention, {q, kv, b.x({12, 12, 2, 12}, {dp})}), TypingError);
     CHECK_THROWS_AS(b.typed(Kind::attention, {b.x({12, 12, 12, 12}, {}, Axis::tp), kv, kv}), TypingError);
     const TensorId kv5 = b.x({12, 12, 5, 12}, {dp});
@@ -145,7 +155,8 @@ TEST_CASE("attention: a ring is complete after every turn, once each") {
     const TensorId k0 = turned(0), k1 = turned(1);
     const auto first = b.all(Kind::attention, {q, k0, k0}, ring);
     CHECK(b.p.type(first[0]).covers != 0);
-    CHECK_THROWS_AS(b.typed(Kind::matmul, "bsnd,hnd->bsh", {first[0], b.x({24, 12, 12}, {none, tp})}), TypingError);  // one step short
+    CHECK_THROWS_AS(b.typed(Kind::matmul, "bsnd,hnd->bsh", {first[0], b.x({24, 12, 12}, {none, tp})}),
+                    TypingError);  // one step short
     ring.carries = true;
     Program::Options o;
     o.storage = first;

@@ -61,7 +61,10 @@ TEST_CASE("the order of nesting tells who holds what") {
 
 TEST_CASE("the ranks of any cut hold every index once") {
     const Grid g = Grid::of_user_axes(2, 4, 1, 2, 2, 2, order);
-    const std::vector<Cuts> cuts = {{{Axis::shard}, {Axis::sp}, {Axis::tp}, {Axis::tq}}, {{Axis::sp, Layout::zigzag}, {Axis::tp}, {Axis::tq}}, {{Axis::sp, Layout::zigzag, 1}}, {{Axis::tq}, {Axis::shard}}};
+    const std::vector<Cuts> cuts = {{{Axis::shard}, {Axis::sp}, {Axis::tp}, {Axis::tq}},
+                                    {{Axis::sp, Layout::zigzag}, {Axis::tp}, {Axis::tq}},
+                                    {{Axis::sp, Layout::zigzag, 1}},
+                                    {{Axis::tq}, {Axis::shard}}};
     for (const Cuts& c : cuts) {
         const TensorType t = vector_of(48, c);
         Ids all;

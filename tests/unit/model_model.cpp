@@ -1,7 +1,7 @@
 // Parameters, their cuts and units, and how layers spread over stages.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
-#include "compile_fixture.hpp"
 #include "model/model.hpp"
+#include "compile_fixture.hpp"
 
 #include <doctest.h>
 

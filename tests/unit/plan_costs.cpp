@@ -41,7 +41,8 @@ double forward_flops_per_token(const Config& c) {
         products += n;
     }
     // scores and their use, over all positions
-    return 2 * products + 4 * real(c.model.num_layers) * real(c.model.seq_length) * real(c.model.num_attention_heads * c.model.head_dim);
+    return 2 * products +
+           4 * real(c.model.num_layers) * real(c.model.seq_length) * real(c.model.num_attention_heads * c.model.head_dim);
 }
 
 double state(const ProgramPlan& p) { return real(p.states.weights + p.states.masters + p.states.moments + p.states.gradients); }
@@ -63,7 +64,8 @@ TEST_CASE("model FLOPs: MHA, GQA, swiglu, tied and untied") {
         for (const bool tied : {false, true}) {
             Config c = middle(llama);
             c.model.tie_word_embeddings = tied;
-            const double tokens = real(c.train.global_batch_size * c.model.seq_length), want = 3 * forward_flops_per_token(c) * tokens;
+            const double tokens = real(c.train.global_batch_size * c.model.seq_length),
+                         want = 3 * forward_flops_per_token(c) * tokens;
             CHECK(std::abs(model_flops(c) / want - 1) < 0.01);
         }
 }
@@ -78,7 +80,8 @@ TEST_CASE("model FLOPs of GPT-2 124M, as PaLM's appendix counts: 6 N + 12 L h s 
 TEST_CASE("model FLOPs belong to the model and the batch; hardware FLOPs are the same on every grid") {
     Config c = middle(true);
     const double model = model_flops(c), hardware = plan_of(c).hardware_flops;
-    for (const auto& [dp, tp, pp, sp] : {std::tuple(2, 1, 1, 1), std::tuple(1, 4, 1, 1), std::tuple(1, 1, 4, 1), std::tuple(1, 1, 1, 2), std::tuple(2, 2, 2, 2)}) {
+    for (const auto& [dp, tp, pp, sp] : {std::tuple(2, 1, 1, 1), std::tuple(1, 4, 1, 1), std::tuple(1, 1, 4, 1),
+                                         std::tuple(1, 1, 1, 2), std::tuple(2, 2, 2, 2)}) {
         const Config g = on_grid(c, dp, tp, pp, sp);
         CHECK(model_flops(g) == model);
         CHECK(std::abs(plan_of(g).hardware_flops / hardware - 1) < 1e-12);
@@ -92,14 +95,18 @@ TEST_CASE("model FLOPs belong to the model and the batch; hardware FLOPs are the
 TEST_CASE("hardware FLOPs: three products for each of the model's, and causal attention") {
     const Config c = middle(false);
     const double tokens = real(c.train.global_batch_size * c.model.seq_length), s = real(c.model.seq_length);
-    const double scores = real(c.model.num_layers) * s * real(c.model.num_attention_heads * c.model.head_dim), products = forward_flops_per_token(c) - 4 * scores;
+    const double scores = real(c.model.num_layers) * s * real(c.model.num_attention_heads * c.model.head_dim),
+                 products = forward_flops_per_token(c) - 4 * scores;
     const double want = tokens * (3 * products + 14 * scores * (s + 1) / (2 * s));
     CHECK(std::abs(plan_of(c).hardware_flops / want - 1) < 1e-9);
 }
 
 TEST_CASE("bytes of state per parameter: fp32 16, bf16 18, bf16 with bf16 gradients 16") {
     Config c = middle(true, 12);
-    const auto per_parameter = [](const Config& config) { const Plan p = plan_of(config); return state(p.programs[0]) / real(p.parameters); };
+    const auto per_parameter = [](const Config& config) {
+        const Plan p = plan_of(config);
+        return state(p.programs[0]) / real(p.parameters);
+    };
     CHECK(std::abs(per_parameter(c) / 16 - 1) < 0.01);
     CHECK(std::abs(per_parameter(on_grid(c, 4, 1, 1, 1)) / 16 - 1) < 0.01);
     CHECK(std::abs(per_parameter(on_grid(c, 1, 4, 1, 1)) / 4 - 1) < 0.02);  // norms are on every rank
@@ -132,13 +139,17 @@ TEST_CASE("wire: data parallel all-reduces the gradients once a step") {
 TEST_CASE("wire: tensor parallel moves 4 activations a layer and microbatch, with sequence parallel the same bytes") {
     for (const int n : {2, 4}) {
         Config c = on_grid(middle(true), 1, n, 1, 1);
-        const double tokens = real(c.train.micro_batch_size * c.model.seq_length), micro = real(c.train.gradient_accumulation_steps), x = tokens * real(c.model.hidden_size) * 4;
-        // per layer two forward and two backward; the embedding's result and the head's input gradient; logit maximum and two sums
+        const double tokens = real(c.train.micro_batch_size * c.model.seq_length),
+                     micro = real(c.train.gradient_accumulation_steps), x = tokens * real(c.model.hidden_size) * 4;
+        // per layer two forward and two backward; the embedding's result and the head's input gradient; logit maximum and two
+        // sums
         const double want = micro * all_reduce(x * (4 * real(c.model.num_layers) + 2) + tokens * 3 * 4, n);
         CHECK(std::abs(moved(plan_of(c), "tp") - want) < scalars);
         c.tensor.sequence_parallel = true;
-        const double norms = (2 * real(c.model.num_layers) + 1) * real(c.model.hidden_size) * 4;  // their gradients are summed over tp
-        const double gathered = micro * (n - 1) / n * x * real(c.model.num_layers) * 2;           // inputs of column-parallel weights are not made again
+        const double norms =
+            (2 * real(c.model.num_layers) + 1) * real(c.model.hidden_size) * 4;  // their gradients are summed over tp
+        const double gathered =
+            micro * (n - 1) / n * x * real(c.model.num_layers) * 2;  // inputs of column-parallel weights are not made again
         const double got = moved(plan_of(c), "tp");
         CHECK(got > want + all_reduce(norms, n) - micro * all_reduce(x, n) - scalars);
         CHECK(got < want + all_reduce(norms, n) + gathered + scalars);
@@ -148,8 +159,10 @@ TEST_CASE("wire: tensor parallel moves 4 activations a layer and microbatch, wit
 TEST_CASE("wire: a ring turns keys and values, their gradients once more; Ulysses re-cuts q, k, v and o") {
     for (const int n : {2, 4}) {
         Config c = on_grid(middle(true), 1, 1, 1, n);
-        const double micro = real(c.train.gradient_accumulation_steps), layers = real(c.model.num_layers), rows = real(c.train.micro_batch_size * c.model.seq_length) / n * 4;
-        const double q = rows * real(c.model.num_attention_heads * c.model.head_dim), kv = rows * real(c.model.num_key_value_heads * c.model.head_dim);
+        const double micro = real(c.train.gradient_accumulation_steps), layers = real(c.model.num_layers),
+                     rows = real(c.train.micro_batch_size * c.model.seq_length) / n * 4;
+        const double q = rows * real(c.model.num_attention_heads * c.model.head_dim),
+                     kv = rows * real(c.model.num_key_value_heads * c.model.head_dim);
         const double gradients = all_reduce(real(plan_of(c).programs[0].states.gradients), n);
         const double ring = micro * layers * (2 * kv * (n - 1) + 2 * kv * (n - 1) + 2 * kv * n);
         CHECK(std::abs(moved(plan_of(c), "sp") - ring - gradients) < scalars);
@@ -162,7 +175,8 @@ TEST_CASE("wire: a ring turns keys and values, their gradients once more; Ulysse
 TEST_CASE("wire: a pipeline sends one activation and one gradient per border and microbatch") {
     const Config c = on_grid(middle(true), 1, 1, 4, 1);
     const Plan p = plan_of(c);
-    const double x = real(c.train.micro_batch_size * c.model.seq_length * c.model.hidden_size) * 4, micro = real(c.train.gradient_accumulation_steps);
+    const double x = real(c.train.micro_batch_size * c.model.seq_length * c.model.hidden_size) * 4,
+                 micro = real(c.train.gradient_accumulation_steps);
     for (std::size_t r = 0; r < 4; ++r) CHECK(std::abs(moved(p, "pp", r) - micro * x * (r == 0 || r == 3 ? 1 : 2)) < 2 * scalars);
     Config tied = on_grid(middle(false), 1, 1, 2, 1);
     const Plan q = plan_of(tied);

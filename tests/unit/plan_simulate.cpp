@@ -9,7 +9,9 @@ using namespace quadrille;
 namespace {
 
 double bubble(Schedule kind, int pp, int virtual_stages, int microbatches, ActionCosts costs = {}) {
-    return simulate(schedule(kind, pp, virtual_stages, microbatches), std::vector<ActionCosts>(static_cast<std::size_t>(pp * virtual_stages), costs)).bubble_fraction;
+    return simulate(schedule(kind, pp, virtual_stages, microbatches),
+                    std::vector<ActionCosts>(static_cast<std::size_t>(pp * virtual_stages), costs))
+        .bubble_fraction;
 }
 
 }  // namespace
@@ -48,6 +50,7 @@ TEST_CASE("uneven stages: everyone waits for the slowest") {
 }
 
 TEST_CASE("an order that cannot finish is refused") {
-    std::vector<Order> orders = {{{Phase::backward, 0, 0}, {Phase::forward, 0, 0}}, {{Phase::forward, 1, 0}, {Phase::backward, 1, 0}}};
+    std::vector<Order> orders = {{{Phase::backward, 0, 0}, {Phase::forward, 0, 0}},
+                                 {{Phase::forward, 1, 0}, {Phase::backward, 1, 0}}};
     CHECK_THROWS_AS(simulate(orders, {{}, {}}), std::logic_error);
 }

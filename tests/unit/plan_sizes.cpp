@@ -13,7 +13,9 @@ using namespace quadrille::test;
 namespace {
 
 // Of this process: time on the CPU, which other jobs on the machine do not stretch, and the most memory it had.
-struct Used { double seconds, gib; };
+struct Used {
+    double seconds, gib;
+};
 Used used() {
     rusage u{};
     getrusage(RUSAGE_SELF, &u);
@@ -43,7 +45,8 @@ TEST_CASE("a million positions, batch 8, a vocabulary of 150,000") {
     CHECK(peak.arena > logits);
     CHECK(peak.arena < logits + tokens * 4 * 12 * 40 + (std::int64_t{1} << 30));
     for (const std::int64_t b : peak.books) CHECK(b > 0);
-    CHECK(p.parameters == std::int64_t{150000} * 12 + std::int64_t{1048576} * 12 + 4 * 12 * 12 + 4 * 12 + 2 * 12 * 12 + 12 + 12 + 4 * 12 + 2 * 12);
+    CHECK(p.parameters == std::int64_t{150000} * 12 + std::int64_t{1048576} * 12 + 4 * 12 * 12 + 4 * 12 + 2 * 12 * 12 + 12 + 12 +
+                              4 * 12 + 2 * 12);
     const double flops = 3.0 * static_cast<double>(tokens) * (2 * (4 * 144 + 2 * 144) + 4.0 * 1048576 * 12 + 2.0 * 12 * 150000);
     CHECK(p.model_flops == doctest::Approx(flops).epsilon(1e-9));
     // over dp 2 and tp 2 the same bytes go over wires that count in 64 bits too
@@ -77,7 +80,8 @@ TEST_CASE("Llama-3 405B on 16,384 ranks: compiled and verified in seconds") {
     }
     // bf16 weights of all stages, cut by tp 8, norms whole
     CHECK(static_cast<double>(weights) == doctest::Approx(2.0 * 405.853e9 / 8).epsilon(0.001));
-    const double per_token = 3 * (126 * (2.0 * 16384 * (2 * 16384 + 2 * 1024) + 6.0 * 16384 * 53248 + 4.0 * 131072 * 16384) + 2.0 * 16384 * 128256);
+    const double per_token =
+        3 * (126 * (2.0 * 16384 * (2 * 16384 + 2 * 1024) + 6.0 * 16384 * 53248 + 4.0 * 131072 * 16384) + 2.0 * 16384 * 128256);
     CHECK(p.model_flops == doctest::Approx(per_token * 512 * 131072).epsilon(0.01));
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     CHECK(seconds < 60);

@@ -1,0 +1,180 @@
+"""Faults that users of such systems reported, as whole runs: each case is one or more runs whose records must agree.
+
+The numbers in the names are those of the reports. Each check is a function of (trainer, folder) that returns complaints.
+"""
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from trainer import Trainer, numpy, parse_arguments, read_record, show, write_counting_text  # noqa: E402
+
+MODEL = {"num_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "ffn_hidden_size": 64, "vocab_size": 256, "seq_length": 32}
+
+
+class Lab:
+    """Runs of one small model on texts of one folder."""
+
+    def __init__(self, trainer, folder):
+        self.trainer, self.folder = trainer, pathlib.Path(folder)
+        write_counting_text(self.folder / "counting.txt")
+
+    def run(self, ranks=1, changes="", text="counting.txt", model=(), environment=(), seconds=120):
+        """The record and stdout of a run; raises RuntimeError with what it printed if it failed."""
+        source = {"model": MODEL | dict(model), "train": {"global_batch_size": 8, "micro_batch_size": 1, "steps": 4},
+                  "optimizer": {"lr": 1e-3, "min_lr": 0, "lr_schedule": "constant", "warmup_steps": 0}, "device": {"threads": 1},
+                  "data": {"format": "text", "train": [str(self.folder / text)]}}
+        kept = dict(self.trainer.environment)
+        self.trainer.environment = kept | dict(environment)
+        try:
+            result = self.trainer.train(source, ranks, [*changes.split(), "output.overwrite=true"], seconds=seconds)
+        finally:
+            self.trainer.environment = kept
+        if result.exit_code != 0:
+            raise RuntimeError(show(result))
+        return read_record(result.output), result.stdout
+
+
+def differences(name, ours, theirs, allowed):
+    worst = float(numpy.max(numpy.abs(ours - theirs) / numpy.maximum(numpy.abs(theirs), 1e-30)))
+    return [] if worst <= allowed else [f"{name}: relative difference {worst:.2e}, allowed {allowed:.0e}: {ours} and {theirs}"]
+
+
+def losses(ours, theirs, allowed=1e-5):
+    return [c for name in ("loss", "grad_norm") for c in differences(name, ours[f"steps/{name}"], theirs[f"steps/{name}"], allowed)]
+
+
+def rows_that_count_differently(lab):
+    """1: the loss is the mean over counted tokens, however rows are spread: one counts none, one ten, the others nearly all."""
+    rows = ["\n" * 32, "\n" * 21 + "0123456789\n"] + ["abcdefgh ijklmno pqrstuv wxyz 12"] * 8
+    (lab.folder / "ragged.txt").write_text("".join(rows))
+    documents = "data.end_of_document=10 data.mask_across_documents=true data.shuffle=false"
+    reference, _ = lab.run(1, f"{documents} train.micro_batch_size=8", "ragged.txt")
+    complaints = [] if reference["steps/tokens"][0] < 8 * 32 - 32 - 10 else ["the rows count too many tokens for this case"]
+    for ranks, changes in ((1, "train.micro_batch_size=1"), (1, "train.micro_batch_size=2"), (2, "grid.dp=2"), (4, "grid.dp=4"), (2, "grid.sp=2"), (2, "grid.pp=2")):
+        record, _ = lab.run(ranks, f"{documents} {changes}", "ragged.txt")
+        complaints += losses(record, reference) + differences("tokens", record["steps/tokens"], reference["steps/tokens"], 0)
+    return complaints
+
+
+def a_batch_that_counts_nothing(lab):
+    """1: a global batch without a counted token has loss 0 and no gradient, and divides by nothing."""
+    (lab.folder / "empty.txt").write_text("\n" * 600)
+    record, _ = lab.run(1, "data.end_of_document=10 data.mask_across_documents=true", "empty.txt")
+    return [] if not record["steps/loss"].any() and not record["steps/grad_norm"].any() else [f"loss {record['steps/loss']}, norm {record['steps/grad_norm']}"]
+
+
+def one_line_per_step(lab):
+    """4: with the loss on another stage and four ranks, each step is reported once, with the serial loss."""
+    reference, _ = lab.run()
+    record, stdout = lab.run(4, "grid.pp=2 grid.dp=2")
+    lines = [line for line in stdout.splitlines() if line.startswith("step")]
+    return losses(record, reference) + ([] if len(lines) == 4 else [f"{len(lines)} lines for 4 steps"])
+
+
+def accumulation_in_fp32(lab):
+    """9: with bf16 activations and 64 micro-batches the norm stays within 1 % of fp32's, since gradients are summed in fp32."""
+    changes = "train.global_batch_size=64 train.micro_batch_size=1 train.steps=2"
+    reference, _ = lab.run(1, changes)
+    record, _ = lab.run(1, f"{changes} train.precision=bf16")
+    return differences("grad_norm", record["steps/grad_norm"], reference["steps/grad_norm"], 0.01)
+
+
+def norm_before_clipping(lab):
+    """11: grad_norm is the norm before clipping, beside the factor; with clip 0 nothing is clipped."""
+    clipped, _ = lab.run(1, "train.clip_grad=0.5")
+    free, _ = lab.run(1, "train.clip_grad=0")
+    complaints = differences("grad_norm of step 1", clipped["steps/grad_norm"][:1], free["steps/grad_norm"][:1], 0)
+    complaints += differences("clip_factor", clipped["steps/clip_factor"], 0.5 / (clipped["steps/grad_norm"] + 1e-6), 1e-6)
+    return complaints + differences("clip_factor without clipping", free["steps/clip_factor"], numpy.ones(4), 0)
+
+
+def bf16_weights_move(lab):
+    """15: fp32 masters keep what a bf16 weight cannot take; 100 small steps lower the loss as fp32's do."""
+    changes = "train.steps=100 optimizer.lr=1e-4 output.log_interval=100"
+    reference, _ = lab.run(1, changes)
+    record, _ = lab.run(1, f"{changes} train.precision=bf16")
+    return differences("last loss", record["steps/loss"][-1:], reference["steps/loss"][-1:], 0.02)
+
+
+def fewer_elements_than_ranks(lab):
+    """19: one layer of width 8 on eight ranks, and a global batch of 120 on five."""
+    tiny = {"num_layers": 1, "hidden_size": 8, "num_attention_heads": 2, "ffn_hidden_size": 8}
+    reference, _ = lab.run(1, "", model=tiny)
+    record, _ = lab.run(8, "grid.dp=8", model=tiny)
+    odd, _ = lab.run(1, "train.global_batch_size=120 train.micro_batch_size=24", model=tiny)
+    five, _ = lab.run(5, "train.global_batch_size=120 train.micro_batch_size=24 grid.dp=5", model=tiny)
+    return losses(record, reference) + losses(five, odd)
+
+
+def large_stage_messages(lab):
+    """25: activations far above the eager limit, and no eager messages at all: interleaved pipelines of 2 and 4 finish."""
+    big = {"num_layers": 8, "hidden_size": 512, "num_attention_heads": 4, "ffn_hidden_size": 64, "seq_length": 2048, "vocab_size": 256}
+    write_counting_text(lab.folder / "long.txt", lines=4000)
+    lab.run(2, "grid.pp=2 pipeline.schedule=interleaved pipeline.virtual_stages=2 train.global_batch_size=8 train.micro_batch_size=4 train.steps=1", "long.txt", big, seconds=240)
+    none = {"OMPI_MCA_btl_vader_eager_limit": "64", "OMPI_MCA_btl_self_eager_limit": "64", "MPIR_CVAR_CH4_SHM_POSIX_EAGER": "0"}
+    reference, _ = lab.run(2, "grid.pp=2 pipeline.schedule=interleaved pipeline.virtual_stages=2", model={"num_layers": 4})
+    record, _ = lab.run(2, "grid.pp=2 pipeline.schedule=interleaved pipeline.virtual_stages=2", model={"num_layers": 4}, environment=none)
+    lab.run(4, "grid.pp=4 pipeline.schedule=interleaved pipeline.virtual_stages=2", model={"num_layers": 8}, environment=none)
+    return losses(record, reference, 0)
+
+
+def held_out_sample_of_one(lab):
+    """63: an evaluation set of one sample on four ranks ends, with the serial loss."""
+    (lab.folder / "held.txt").write_text("0 1 2 3 4 5 6 7 8 9 10 11 12 13 14")
+    changes = f"data.valid=[{lab.folder / 'held.txt'}] evaluation.interval=2"
+    reference, _ = lab.run(1, changes)
+    complaints = []
+    for ranks, grid in ((4, "grid.dp=4"), (4, "grid.pp=2 grid.dp=2"), (4, "grid.tp=2 grid.sp=2")):
+        record, _ = lab.run(ranks, f"{changes} {grid}")
+        complaints += differences(f"evaluation on {grid}", record["evaluation/loss"], reference["evaluation/loss"], 1e-5)
+    return complaints
+
+
+def evaluation_without_dropout(lab):
+    """Evaluation drops nothing: before the first update counts, it is the loss of the same weights without dropout."""
+    changes = "train.steps=1 optimizer.lr=1e-30 data.split=80,20 evaluation.interval=1"
+    reference, _ = lab.run(1, changes)
+    record, _ = lab.run(1, f"{changes} model.hidden_dropout=0.3 model.attention_dropout=0.3")
+    return differences("evaluation", record["evaluation/loss"], reference["evaluation/loss"], 0)
+
+
+def throughput(lab):
+    """66: tokens are those of the global batch, counted once, on every grid; model FLOPs do not depend on the grid."""
+    reference, _ = lab.run()
+    complaints = []
+    for grid in ("grid.tp=2 grid.pp=2", "grid.dp=2 grid.sp=2"):
+        record, _ = lab.run(4, grid)
+        complaints += differences("tokens", record["steps/tokens"], numpy.full(4, 8 * 32), 0)
+        complaints += differences("model FLOPs", record["flops/model"], reference["flops/model"], 0)
+    return complaints
+
+
+CHECKS = {f.__name__: f for f in (rows_that_count_differently, a_batch_that_counts_nothing, one_line_per_step, accumulation_in_fp32, norm_before_clipping, bf16_weights_move,
+                                  fewer_elements_than_ranks, large_stage_messages, held_out_sample_of_one, evaluation_without_dropout, throughput)}
+
+
+def main():
+    arguments = parse_arguments(__doc__.splitlines()[0])
+    checks = {name: check for name, check in CHECKS.items() if arguments.filter in name}
+    if arguments.list:
+        print("\n".join(checks))
+        return 0
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="field-") as folder:
+        lab = Lab(Trainer(arguments.binary, arguments.mpirun, folder), folder)
+        for name, check in checks.items():
+            try:
+                complaints = check(lab)
+            except RuntimeError as error:
+                complaints = [str(error)]
+            failed += bool(complaints)
+            print(f"{'FAILED' if complaints else 'ok':6} {name}: {check.__doc__.splitlines()[0]}", flush=True)
+            for complaint in complaints:
+                print("       " + complaint.replace("\n", "\n       "), flush=True)
+    print(f"{len(checks) - failed} of {len(checks)} checks hold")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
