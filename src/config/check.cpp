@@ -118,6 +118,11 @@ void check_training(const Config& c, Rules& rules) {
     constexpr double most = 1e15;
     rules.expect({"train.global_batch_size", "train.micro_batch_size", "model.seq_length"}, tokens <= most,
                  format("found {:.3g} tokens per step, allowed: up to {:.3g}", tokens, most));
+    constexpr std::int64_t most_passes = 4096;  // the step's program lists every pass; compiling takes memory with their square
+    rules.expect({"train.gradient_accumulation_steps", "train.global_batch_size", "train.micro_batch_size"},
+                 c.train.gradient_accumulation_steps <= most_passes,
+                 format("found {} micro-batches per rank and step, allowed: up to {}; a larger micro_batch_size or more ranks make fewer",
+                        c.train.gradient_accumulation_steps, most_passes));
 }
 
 void check_data(const Config& c, const Settings& settings, Rules& rules) {

@@ -76,7 +76,7 @@ std::string text(const Plan& plan) {
     if (plan.fits) return s + fmt::format("fits in {}\n", bytes(plan.memory_limit));
     s += fmt::format("does not fit in {} per rank\n", bytes(plan.memory_limit));
     for (const Suggestion& x : plan.suggestions) s += fmt::format("{}  # device peak {}\n", x.change, bytes(x.peak_bytes));
-    if (plan.suggestions.empty()) s += "no change of the input that was tried makes it fit; more ranks would\n";
+    if (plan.suggestions.empty()) s += "no change of the input that was tried makes it fit\n";
     return s;
 }
 

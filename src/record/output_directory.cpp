@@ -1,5 +1,11 @@
 #include "record/output_directory.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
 #include "base/error.hpp"
 #include "record/record_reader.hpp"
 #include "record/replace_file.hpp"
@@ -82,16 +88,28 @@ std::string check_output(const fs::path& directory, bool overwrite, const std::s
                        directory.string());
 }
 
-void create_output(const fs::path& directory) {
+OutputLock::OutputLock(const fs::path& directory) : descriptor_(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (descriptor_ < 0 || flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    close(descriptor_);
+    refuse(directory, "another run is writing into it");
+}
+
+OutputLock::~OutputLock() {
+    if (descriptor_ >= 0) close(descriptor_);
+}
+
+std::unique_ptr<OutputLock> create_output(const fs::path& directory) {
     std::error_code reason;
     fs::create_directories(directory, reason);
     if (reason) refuse(directory, fmt::format("cannot be made: {}", reason.message()));
+    auto lock = std::make_unique<OutputLock>(directory);
     std::vector<fs::path> leftovers;
     for (const auto& entry : fs::directory_iterator(directory, reason))
         if (is_leftover(entry.path().filename().string())) leftovers.push_back(entry.path());
     for (const fs::path& leftover : leftovers)
         if (!reason) fs::remove(leftover, reason);
     if (reason) throw Error(Exit::io_failed, fmt::format("{}: cannot be cleared: {}", directory.string(), reason.message()));
+    return lock;
 }
 
 }  // namespace quadrille

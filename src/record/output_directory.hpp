@@ -4,6 +4,7 @@
 // Rank 0 makes both; neither is collective.
 #pragma once
 #include <filesystem>
+#include <memory>
 #include <string>
 
 namespace quadrille {
@@ -14,9 +15,22 @@ namespace quadrille {
 // nothing.
 std::string check_output(const std::filesystem::path& directory, bool overwrite, const std::string& config_yaml);
 
+// Holds the directory for one run: a second run that wants it while this lives is refused. Advisory (flock); where the file system has no
+// locks, nothing is held. Throws Error{refused} if another run holds it.
+class OutputLock {
+  public:
+    explicit OutputLock(const std::filesystem::path& directory);
+    ~OutputLock();
+    OutputLock(const OutputLock&) = delete;
+    OutputLock& operator=(const OutputLock&) = delete;
+
+  private:
+    int descriptor_ = -1;
+};
+
 // Makes the directory and its parents and removes what an earlier run left that this one may not replace (trace.h5, temporary
 // files; never a file that is not ours). run.h5 stays until the first write replaces it. Throws Error{refused} if
 // it cannot be made, Error{io_failed} if it cannot be cleared.
-void create_output(const std::filesystem::path& directory);
+std::unique_ptr<OutputLock> create_output(const std::filesystem::path& directory);
 
 }  // namespace quadrille

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 
 namespace quadrille {
@@ -62,9 +63,7 @@ BenchArguments parse(const Words& words) {
     return a;
 }
 
-std::vector<Row> collectives(int argc, char** argv, bool& speaks) {
-    World world(&argc, &argv);
-    speaks = world.rank() == 0;
+std::vector<Row> collectives(World& world) {
     std::vector<Row> rows;
     if (world.size() < 2) return rows;
     omp_set_num_threads(std::max(1, world.cpus() / std::max(1, world.cpu_sharers())));
@@ -74,21 +73,36 @@ std::vector<Row> collectives(int argc, char** argv, bool& speaks) {
     return rows;
 }
 
+// `bench gemm|memory` starts no MPI, so it cannot tell who else measures: under a launcher of several ranks it is refused.
+bool under_launcher() {
+    for (const char* size : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE"})
+        if (const char* n = std::getenv(size); n && std::atoi(n) > 1) return true;
+    return false;
+}
+
+void write_json(const std::string& path, const std::string& text) {
+    std::ofstream file(path);
+    if (!(file << text << std::flush)) throw Error(Exit::io_failed, fmt::format("bench: {} cannot be written", path));
+}
+
 }  // namespace
 
 int bench_command(int argc, char** argv, const Words& words) {
     const BenchArguments a = parse(words);
     std::vector<Row> rows;
-    bool speaks = true;
     if (a.what == "collectives" || a.what == "all") {
-        rows = collectives(argc, argv, speaks);
-        if (rows.empty() && a.what == "collectives") throw Error(Exit::refused, fmt::format("bench collectives: there is only 1 rank; {}", bench_usage));
+        World world(&argc, &argv);
+        if (world.size() < 2 && a.what == "collectives") throw Error(Exit::refused, fmt::format("bench collectives: there is only 1 rank; {}", bench_usage));
+        rows = collectives(world);
+        if (world.rank() != 0) return 0;
+    } else if (under_launcher()) {
+        throw Error(Exit::refused, fmt::format("bench {} measures this one process: start it without a launcher, or on 1 rank", a.what));
     }
-    if (!speaks) return 0;
+    if (!a.json.empty()) write_json(a.json, json(rows));  // before the long part: a path that cannot be written is known at once
     if (a.what == "gemm" || a.what == "all") append(rows, bench_gemm());
     if (a.what == "memory" || a.what == "all") append(rows, bench_memory());
     print(rows);
-    if (!a.json.empty() && !(std::ofstream(a.json) << json(rows) << std::flush)) throw Error(Exit::io_failed, fmt::format("bench: {} cannot be written", a.json));
+    if (!a.json.empty()) write_json(a.json, json(rows));
     return 0;
 }
 

@@ -4,7 +4,6 @@
 #include "config/load.hpp"
 #include "cpu/gemm.hpp"
 #include "plan/plan.hpp"
-#include "record/output_directory.hpp"
 #include "train/agree.hpp"
 #include "train/machine.hpp"
 
@@ -24,7 +23,7 @@ Session::Session(World& w, const Arguments& arguments) : world(w) {
     together(world, [&] { check_memory(); });
     const std::string replaced = on_first_rank(world, [&] { return check_output(config.output.directory, config.output.overwrite, to_yaml(config)); });
     if (!replaced.empty()) warnings.push_back(replaced);
-    on_first_rank(world, [&] { create_output(config.output.directory); return std::string(); });
+    on_first_rank(world, [&] { output_lock_ = create_output(config.output.directory); return std::string(); });
     describe(arguments);
     take_memory();
 }

@@ -5,6 +5,7 @@
 #include "model/model.hpp"
 #include "data/data.hpp"
 #include "data/loader.hpp"
+#include "record/output_directory.hpp"
 #include "record/run_record.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/state.hpp"
@@ -52,6 +53,7 @@ class Session {
     void describe(const Arguments&);
     void take_memory();
 
+    std::unique_ptr<OutputLock> output_lock_;    // rank 0's
     std::optional<Arena> arena_;
     std::optional<Engine> engine_;
     std::optional<Executor> train_, evaluate_;

@@ -30,6 +30,9 @@ void copy_input(const Batch& batch, const SequenceBlock& block, const LoadReques
     }
 }
 
+// The sign of a NaN says nothing, but would be printed.
+double without_nan_sign(double x) { return std::isnan(x) ? std::fabs(x) : x; }
+
 ConsoleSettings console_settings(const Session& s) {
     ConsoleSettings c;
     c.speaks = s.world.rank() == 0;
@@ -83,7 +86,7 @@ Exit Trainer::run() {
         if (diverged(r, k)) return Exit::diverged;
         if (k % c.output.log_interval == 0 || k == c.train.steps) flush();
         if (c.evaluation.interval > 0 && s_.data.evaluation && (k % c.evaluation.interval == 0 || k == c.train.steps)) {
-            evaluate(k);
+            if (!evaluate(k)) return Exit::diverged;
             begin = now();
         }
     }
@@ -106,12 +109,18 @@ StepResult Trainer::train_step(std::int64_t step, const StepBatch& batch, double
     in.load = [&](const LoadRequest& r) { copy_input(batch.batch, block, r); };
     in.trace = c.output.trace && step <= traced_steps;
     StepResult r = s_.train().run(in);
+    r.loss = without_nan_sign(r.loss);
+    r.grad_norm = without_nan_sign(r.grad_norm);
     updates_ += r.updated;
     return r;
 }
 
 // Loss and norm are the same on every rank, so all decide alike. A norm that is not finite has updated nothing.
 bool Trainer::diverged(const StepResult& r, std::int64_t step) {
+    if (r.tokens == 0 && !warned_of_no_tokens_) {
+        warned_of_no_tokens_ = true;
+        console_.warning(fmt::format("step {}: no token of the global batch is counted, so its loss and gradient are 0; see data.mask_across_documents", step));
+    }
     if (std::isfinite(r.loss) && std::isfinite(r.grad_norm)) return false;
     const char* what = std::isfinite(r.loss) ? "gradient norm" : "loss";
     const double value = std::isfinite(r.loss) ? r.grad_norm : r.loss;
@@ -124,7 +133,7 @@ bool Trainer::diverged(const StepResult& r, std::int64_t step) {
 }
 
 // ---- evaluation: the mean loss over held-out data, forward only, outside of the steps ----
-void Trainer::evaluate(std::int64_t step) {
+bool Trainer::evaluate(std::int64_t step) {
     const double begin = now();
     const SequenceBlock block = s_.sequences();
     const std::vector<std::int64_t> mine = block.indices();
@@ -140,9 +149,12 @@ void Trainer::evaluate(std::int64_t step) {
         loss += r.loss * static_cast<double>(r.tokens);
         tokens += static_cast<double>(r.tokens);
     }
-    loss = tokens > 0 ? loss / tokens : 0;
+    loss = tokens > 0 ? without_nan_sign(loss / tokens) : 0;
     s_.record.evaluations.push_back({step, loss, now() - begin});
     console_.print(fmt::format("evaluation after step {}: loss {:.4f} over {:.0f} tokens", step, loss, tokens));
+    if (std::isfinite(loss) || s_.config.train.on_nan == OnNan::skip) return true;
+    console_.error(fmt::format("evaluation after step {}: the loss is {}; stopping, as train.on_nan says", step, loss));
+    return false;
 }
 
 // ---- the record ----

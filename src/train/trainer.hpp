@@ -23,7 +23,7 @@ class Trainer {
 
     StepResult train_step(std::int64_t step, const StepBatch&, double lr);
     void note_memory(const StepResult&);
-    void evaluate(std::int64_t step);
+    bool evaluate(std::int64_t step);      // false: the loss is not finite, and the policy is to stop
     bool diverged(const StepResult&, std::int64_t step);
     void keep_trace(const StepResult&, std::int64_t step);
     void flush();
@@ -34,6 +34,7 @@ class Trainer {
     Trace trace_;
     std::vector<Pending> pending_;
     const double start_ = now();   // of the run, on this rank's clock: the trace's zero
+    bool warned_of_no_tokens_ = false;
     std::int64_t updates_ = 0;     // optimizer steps made: skipped ones do not count
     std::array<MeasuredPeak, tier_count> measured_{};
     std::vector<std::int64_t> first_label_;  // of each pp coordinate's ops in trace_.ops
