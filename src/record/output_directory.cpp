@@ -91,7 +91,7 @@ std::string check_output(const fs::path& directory, bool overwrite, const std::s
 OutputLock::OutputLock(const fs::path& directory) : descriptor_(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (descriptor_ < 0 || flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
     close(descriptor_);
-    refuse(directory, "another run is writing into it");
+    refuse(directory, "is in use: another run is writing into it");
 }
 
 OutputLock::~OutputLock() {
