@@ -17,15 +17,14 @@ double progress(std::int64_t k, std::int64_t begin, std::int64_t length) {
 
 double learning_rate(const OptimizerConfig& o, std::int64_t steps, std::int64_t k) {
     if (k <= o.warmup_steps) return o.lr * static_cast<double>(k) / static_cast<double>(o.warmup_steps);
-    const double down = o.min_lr - o.lr;
     switch (o.lr_schedule) {
         case LrSchedule::constant: return o.lr;
-        case LrSchedule::linear: return o.lr + down * progress(k, o.warmup_steps, o.decay_steps - o.warmup_steps);
+        case LrSchedule::linear: return std::lerp(o.lr, o.min_lr, progress(k, o.warmup_steps, o.decay_steps - o.warmup_steps));
         case LrSchedule::cosine: {
             const double t = progress(k, o.warmup_steps, o.decay_steps - o.warmup_steps);
-            return o.lr + down * 0.5 * (1.0 - std::cos(std::numbers::pi * t));
+            return std::lerp(o.lr, o.min_lr, 0.5 * (1.0 - std::cos(std::numbers::pi * t)));
         }
-        case LrSchedule::wsd: return o.lr + down * progress(k, steps - o.decay_steps, o.decay_steps);
+        case LrSchedule::wsd: return std::lerp(o.lr, o.min_lr, progress(k, steps - o.decay_steps, o.decay_steps));
     }
     return o.lr;
 }
