@@ -3,8 +3,10 @@
 #include "record/version.hpp"
 #include "train/commands.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 
 #include <unistd.h>
 
@@ -16,6 +18,11 @@ int run(int argc, char** argv) {
     const Words words(argv + 1, argv + argc);
     const std::string command = words.empty() ? "" : words[0];
     const Words rest(words.begin() + (words.empty() ? 0 : 1), words.end());
+    const bool asks = std::any_of(rest.begin(), rest.end(), [](const std::string& w) { return w == "--help" || w == "-h"; });
+    if (const std::string help = usage(command); asks && !help.empty()) {
+        fmt::print("{}", help);
+        return 0;
+    }
     if (command == "train") return train_command(argc, argv, rest);
     if (command == "plan") return plan_command(rest);
     if (command == "bench") return bench_command(argc, argv, rest);
@@ -42,17 +49,29 @@ void shorten_spinning(char** argv) {
     execv("/proc/self/exe", argv);  // returns only if that is not possible: then it stays as it is
 }
 
+// For what no `catch` can reach: an exception that leaves a thread or a parallel region.
+[[noreturn]] void end_by_what_was_thrown() {
+    Failure failure{Exit::rank_failed, "ended without a reason given"};
+    try {
+        if (std::current_exception()) std::rethrow_exception(std::current_exception());
+    } catch (const std::exception& e) {
+        failure = failure_of(e);
+    } catch (...) {
+    }
+    std::fprintf(stderr, "quadrille: %s\n", failure.message.c_str());
+    std::_Exit(static_cast<int>(failure.exit));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     shorten_spinning(argv);
+    std::set_terminate(end_by_what_was_thrown);
     try {
         return run(argc, argv);
-    } catch (const Error& e) {
-        fmt::print(stderr, "quadrille: {}\n", e.what());
-        return static_cast<int>(e.exit());
     } catch (const std::exception& e) {
-        fmt::print(stderr, "quadrille: {}\n", e.what());
-        return static_cast<int>(Exit::rank_failed);
+        const Failure failure = failure_of(e);
+        fmt::print(stderr, "quadrille: {}\n", failure.message);
+        return static_cast<int>(failure.exit);
     }
 }

@@ -1,7 +1,7 @@
-"""Runs the trainer as a user would, and reads its record. Shared by the drivers under tests/.
+"""Runs the trainer as a user would, reads its record, and reports checks. Shared by the drivers under tests/.
 
-Owns: starting `quadrille train` through the launcher, its time limit, and the record as plain numpy arrays. It judges nothing.
-An input is a dict of sections; it is written as JSON, which is YAML.
+Owns: starting `quadrille train` through the launcher, its time limit, the record as plain numpy arrays, and the report of a driver's
+checks. It judges nothing: what is right is the drivers' to say. An input is a dict of sections; it is written as JSON, which is YAML.
 """
 import argparse
 import dataclasses
@@ -42,17 +42,20 @@ class Trainer:
         self.folder = pathlib.Path(folder)
         self.environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({"MPIRUN": mpirun} if mpirun else {})
 
-    def train(self, source, ranks, overrides=(), name="run", seconds=60):
-        """Trains the input `source` (a dict, or a file's text) on `ranks` ranks; its output folder is the scratch folder's own."""
-        path = self.folder / f"{name}.yaml"
-        output = self.folder / f"{name}-output"
-        path.write_text(source if isinstance(source, str) else json.dumps(source, indent=1))
-        return self.run(["train", path, f"output.directory={output}", *overrides], ranks, output, seconds)
+    def train(self, source, ranks, overrides=(), seconds=60, environment=()):
+        """Trains the input `source` (a dict, or a file's text) on `ranks` ranks; its output folder is the scratch folder's own.
 
-    def run(self, arguments, ranks=1, output=None, seconds=60):
+        `environment`: variables that this run has beside the trainer's.
+        """
+        path = self.folder / "run.yaml"
+        output = self.folder / "run-output"
+        path.write_text(source if isinstance(source, str) else json.dumps(source, indent=1))
+        return self.run(["train", path, f"output.directory={output}", *overrides], ranks, output, seconds, environment)
+
+    def run(self, arguments, ranks=1, output=None, seconds=60, environment=()):
         """Runs the binary with any arguments. A single rank needs no launcher, as users start it."""
         begin = time.monotonic()
-        process = self.start(arguments, ranks)
+        process = self.start(arguments, ranks, environment)
         try:
             out, err = process.communicate(timeout=seconds)
             exit_code = process.returncode
@@ -61,13 +64,13 @@ class Trainer:
             exit_code = None
         return Result(exit_code, out, err, time.monotonic() - begin, output)
 
-    def start(self, arguments, ranks):
+    def start(self, arguments, ranks, environment=()):
         """Starts the binary, in a session of its own, and returns the process."""
         command = [str(part) for part in [self.binary, *arguments]]
         if ranks > 1:
             command = [str(LAUNCH), str(ranks), *command]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                errors="replace", env=self.environment, cwd=self.folder, start_new_session=True)
+                                errors="replace", env=self.environment | dict(environment), cwd=self.folder, start_new_session=True)
 
 
 def stop(process):
@@ -81,10 +84,9 @@ def stop(process):
 
 
 def read_record(folder):
-    """The record's datasets as {path: array}, and the root's attributes under "attributes"."""
-    record = {}
+    """The record's datasets as {path: array}, the root's attributes under "attributes", those of two groups under their names."""
     with h5py.File(folder / "run.h5", "r") as file:
-        record["attributes"] = dict(file.attrs)
+        record = {"attributes": dict(file.attrs), "config": dict(file["config"].attrs), "environment": dict(file["environment"].attrs)}
         file.visititems(lambda path, item: record.update({path: item[()]}) if isinstance(item, h5py.Dataset) else None)
     return record
 
@@ -108,6 +110,30 @@ def parse_arguments(description):
     parser.add_argument("--filter", default="", help="only cases whose name contains this")
     parser.add_argument("--list", action="store_true", help="print the cases and stop")
     return parser.parse_args()
+
+
+def report(arguments, checks, what="checks"):
+    """Runs the checks that the arguments choose, prints a line for each, and returns the driver's exit code.
+
+    `checks` are pairs of a name and a function; the function returns its complaints and a remark for its line, or raises RuntimeError
+    with what there is to say about a run that failed.
+    """
+    chosen = [(name, check) for name, check in checks if arguments.filter in name]
+    if arguments.list:
+        print("\n".join(name for name, _ in chosen))
+        return 0
+    failed = 0
+    for name, check in chosen:
+        try:
+            complaints, remark = check()
+        except RuntimeError as error:
+            complaints, remark = [str(error)], ""
+        failed += bool(complaints)
+        print(f"{'FAILED' if complaints else 'ok':6} {name}{': ' if remark else ''}{remark}", flush=True)
+        for complaint in complaints:
+            print("       " + complaint.replace("\n", "\n       "), flush=True)
+    print(f"{len(chosen) - failed} of {len(chosen)} {what} hold")
+    return 1 if failed else 0
 
 
 def show(result, lines=15):

@@ -24,6 +24,14 @@ class Error : public std::runtime_error {
     Exit exit_;
 };
 
+// How an exception of any kind ends the process: an Error as it says, refused memory (and a thread that could not be started) with
+// no_memory, all else with rank_failed.
+struct Failure {
+    Exit exit;
+    std::string message;
+};
+Failure failure_of(const std::exception&);
+
 // Throws std::logic_error naming file and line unless `ok`. For what only a mistake in this program can break.
 inline void require(bool ok, const char* what, Location at = Location::current()) {
     if (!ok) [[unlikely]]

@@ -8,16 +8,15 @@ namespace quadrille {
 
 Engine::Engine(World& world, const EngineOptions& options) : state_(std::make_unique<State>(world, options)) {
     State& s = *state_;
-    require(options.axes > 0 && options.segment_bytes > 0 && options.segment_bytes % 64 == 0 && options.max_count >= 0,
-            "engine options: axes > 0, segment_bytes a multiple of 64, max_count >= 0");
-    s.accounts.resize(static_cast<std::size_t>(options.axes));
+    require(options.segment_bytes > 0 && options.segment_bytes % 64 == 0 && options.max_count >= 0,
+            "engine options: segment_bytes a multiple of 64, max_count >= 0");
     const std::int64_t threads = std::int64_t{options.compute_threads} * world.cpu_sharers();
     if (threads > world.cpus()) s.waits_on = Backoff::Core::shared;
     if (threads + world.cpu_sharers() > world.cpus()) s.serves_on = Backoff::Core::background;
     allow_short_sleeps();
     mpi_check(MPI_Comm_dup(world.comm(), &s.messages));
     mpi_check(MPI_Comm_set_errhandler(s.messages, MPI_ERRORS_RETURN));
-    if (options.progress_thread) s.progress = std::thread([&s] { s.serve(); });
+    s.progress = std::thread([&s] { s.serve(); });
 }
 
 Engine::~Engine() {
@@ -29,7 +28,7 @@ Engine::~Engine() {
         unfinished = s.in_flight > 0;
     }
     s.wake.notify_all();
-    if (s.progress.joinable()) s.progress.join();
+    s.progress.join();
     if (unfinished) {
         s.world.abandon();
         // MPI may still write into what the moves own: leave it to the end of the process, which is near.
@@ -62,9 +61,7 @@ int Engine::group(std::span<const int> ranks) {
         mpi_check(MPI_Comm_set_errhandler(group.comm, MPI_ERRORS_RETURN));
         mpi_check(MPI_Group_free(&some));
         mpi_check(MPI_Group_free(&all));
-        group.staging = Staging(staging_bytes(s.options));
-        const std::int64_t piece = Work::staging_bytes(s.options.segment_bytes);
-        for (int k = 0; k < active_per_group; ++k) group.spare.push_back(group.staging.data() + k * piece);
+        s.take_staging(group);
     }
     const auto lock = s.lock_as_caller();
     group.lane.group = static_cast<int>(s.groups.size());
@@ -72,15 +69,11 @@ int Engine::group(std::span<const int> ranks) {
     return s.groups.back().lane.group;
 }
 
-std::int64_t Engine::staging_bytes(const EngineOptions& options) {
-    return active_per_group * Work::staging_bytes(options.segment_bytes);
-}
+std::int64_t Engine::staging_bytes(const EngineOptions& options) { return active_per_group * Work::staging_bytes(options.segment_bytes); }
 
-std::int64_t Engine::staging_bytes() const {
+std::int64_t Engine::staging_bytes(int group) const {
     const auto lock = state_->lock_as_caller();
-    std::int64_t bytes = 0;
-    for (const State::Group& group : state_->groups) bytes += group.staging.bytes();
-    return bytes;
+    return state_->groups.at(static_cast<std::size_t>(group)).staging_bytes;
 }
 
 Ticket Engine::start(const Move& move, std::span<const Ticket> after, MoveTimes* times) {
@@ -100,22 +93,11 @@ Ticket Engine::start(const Move& move, std::span<const Ticket> after, MoveTimes*
 bool Engine::done(const Ticket& ticket) {
     if (State::over(ticket)) return true;
     state_->check_failure();
-    if (state_->options.progress_thread) return false;
-    const auto lock = state_->lock_as_caller();
-    state_->guarded([this] { return state_->drive(); });
-    return State::over(ticket);
+    return false;
 }
 
 void Engine::wait(const Ticket& ticket) {
     if (!State::over(ticket)) state_->wait_until([&ticket] { return State::over(ticket); });
-}
-
-void Engine::wait_all() {
-    State& s = *state_;
-    s.wait_until([&s] {
-        const auto lock = s.lock_as_caller();
-        return s.in_flight == 0;
-    });
 }
 
 void Engine::run(const Move& move, MoveTimes* times) {
@@ -126,22 +108,6 @@ void Engine::run(const Move& move, MoveTimes* times) {
         ticket = s.guarded([&] { return s.submit(move, {}, times); });
     }
     wait(ticket);
-}
-
-AxisTotals Engine::totals(int axis) const {
-    const auto lock = state_->lock_as_caller();
-    const State::Account& account = state_->accounts.at(static_cast<std::size_t>(axis));
-    AxisTotals totals = account.totals;
-    if (account.active > 0) totals.busy_seconds += now() - account.busy_since;
-    return totals;
-}
-
-void Engine::reset_totals() {
-    const auto lock = state_->lock_as_caller();
-    for (State::Account& account : state_->accounts) {
-        account.totals = {};
-        account.busy_since = now();
-    }
 }
 
 }  // namespace quadrille

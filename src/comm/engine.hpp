@@ -6,6 +6,7 @@
 // member whose slice it is in, whatever the segmentation, the message size or the timing: same input, same bits, and the same
 // on every member. It does not look at what the buffers' users do: a buffer belongs to the move from start to done.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,8 +22,7 @@ struct EngineOptions {
     std::int64_t max_count = 0;              // elements per message; 0: as many as MPI takes
     std::int64_t segment_bytes = 256 << 10;  // grain of pipelining inside a move
     int compute_threads = 1;                 // of this rank: tells whether the progress thread has a core of its own
-    int axes = 1;                            // how many accounts to keep
-    bool progress_thread = true;             // false: moves advance only in start, done and wait
+    std::span<std::byte> staging;            // where the groups' staging lies, in the order in which they are made; empty: each reserves its own
 };
 
 // One started move. Cheap to copy; default-constructed: already done.
@@ -37,11 +37,6 @@ class Ticket {
     std::uint64_t generation_ = 0;
 };
 
-struct AxisTotals {
-    std::int64_t sent_bytes = 0;  // as MoveTimes::sent_bytes
-    double busy_seconds = 0;      // with at least one move of the axis entered and not finished
-};
-
 class Engine {
   public:
     // Collective over all ranks of the world, which must outlive the engine.
@@ -52,28 +47,24 @@ class Engine {
     Engine& operator=(const Engine&) = delete;
 
     // The group of these world ranks, this one among them; member i is ranks[i], its ring neighbours are i±1. The same list
-    // gives the same handle. Collective over the ranks named, in an order of lists that dead-locks nobody. Reserves the
-    // group's staging memory (staging_bytes), so no move allocates later.
+    // gives the same handle. Collective over the ranks named, in an order of lists that dead-locks nobody. Takes the
+    // group's staging memory, so no move allocates later.
     int group(std::span<const int> ranks);
-    // Bytes of staging that each group of more than one rank reserves.
+    // Bytes of staging that a group of more than one rank takes.
     static std::int64_t staging_bytes(const EngineOptions& options);
-    // Of all groups made so far.
-    std::int64_t staging_bytes() const;
+    // Of this group; 0 for a rank alone.
+    std::int64_t staging_bytes(int group) const;
 
     // Starts a move after the moves in `after` are done. `move`, its buffers and `*times` (written before it counts as done)
     // must stay as they are until done. Never blocks for a message. Error{rank_failed} as wait.
     Ticket start(const Move& move, std::span<const Ticket> after = {}, MoveTimes* times = nullptr);
     Ticket start(Move&&, std::span<const Ticket> = {}, MoveTimes* = nullptr) = delete;
-    bool done(const Ticket& ticket);
     // Returns when done, driving all moves meanwhile. Error{rank_failed} if the engine has failed, from whichever thread.
     void wait(const Ticket& ticket);
-    void wait_all();
+    // Looks, and drives nothing: so tests see what the progress thread does alone. Error{rank_failed} as wait.
+    bool done(const Ticket& ticket);
     // start and wait, without waking the progress thread for it.
     void run(const Move& move, MoveTimes* times = nullptr);
-
-    // Since the engine began, or since reset_totals.
-    AxisTotals totals(int axis) const;
-    void reset_totals();
 
   private:
     struct State;

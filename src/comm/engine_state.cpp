@@ -40,7 +40,22 @@ void Engine::State::validate(const Move& m) const {
     } else {
         require(m.group >= 0 && m.group < static_cast<int>(groups.size()), "a collective move has a group of this engine");
     }
-    require(m.axis >= 0 && m.axis < options.axes, "a move's axis is below EngineOptions::axes");
+}
+
+void Engine::State::take_staging(Group& group) {
+    const std::int64_t piece = Work::staging_bytes(options.segment_bytes);
+    group.staging_bytes = active_per_group * piece;
+    std::byte* at = nullptr;
+    if (options.staging.empty()) {
+        group.own_staging = Staging(group.staging_bytes);
+        at = group.own_staging.data();
+    } else {
+        const auto given = static_cast<std::int64_t>(options.staging.size());
+        require(staging_taken + group.staging_bytes <= given, "the engine was given staging for fewer groups");
+        at = options.staging.data() + staging_taken;
+        staging_taken += group.staging_bytes;
+    }
+    for (int k = 0; k < active_per_group; ++k) group.spare.push_back(at + k * piece);
 }
 
 Lane& Engine::State::lane_of(const Move& move) {
@@ -124,19 +139,14 @@ void Engine::State::begin(Work& work) {
         }
     }
     work.enter(channel);
-    Account& account = accounts[static_cast<std::size_t>(move.axis)];
-    if (account.active++ == 0) account.busy_since = work.record().entered;
     work.advance();
     if (work.finished()) return retire(work);
     active[static_cast<int>(move.priority)].push_back(&work);
 }
 
 void Engine::State::retire(Work& work) {
-    Account& account = accounts[static_cast<std::size_t>(work.move().axis)];
-    account.totals.sent_bytes += work.record().sent_bytes;
     if (work.staging() != nullptr) groups[static_cast<std::size_t>(work.lane().group)].spare.push_back(work.staging());
     work.retire();
-    if (--account.active == 0) account.totals.busy_seconds += work.record().finished - account.busy_since;
     --in_flight;
     spare.push_back(&work);
 }

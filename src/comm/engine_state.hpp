@@ -36,15 +36,10 @@ struct Engine::State {
         std::vector<int> ranks;
         int me = 0;
         MPI_Comm comm = MPI_COMM_NULL;
-        Staging staging;
+        Staging own_staging;            // unless it lies in EngineOptions::staging
+        std::int64_t staging_bytes = 0;
         std::vector<std::byte*> spare;  // pieces of staging
         Lane lane;
-    };
-
-    struct Account {
-        AxisTotals totals;
-        int active = 0;
-        double busy_since = 0;
     };
 
     World& world;
@@ -61,8 +56,8 @@ struct Engine::State {
     std::deque<Work> works;
     std::vector<Work*> spare;
     std::vector<Work*> active[2];  // by Priority, in the order in which they began
-    std::vector<Account> accounts;
     std::int64_t in_flight = 0;
+    std::int64_t staging_taken = 0;  // of EngineOptions::staging
     int waiters = 0;
     bool stopping = false;
     std::exception_ptr failure;
@@ -75,6 +70,7 @@ struct Engine::State {
 
     static bool over(const Ticket& t) { return t.work_ == nullptr || t.work_->generation() != t.generation_; }
     void check_failure();
+    void take_staging(Group& group);
     Lane& lane_of(const Move& move);
     void validate(const Move& move) const;
     Ticket submit(const Move& move, std::span<const Ticket> after, MoveTimes* times);

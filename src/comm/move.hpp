@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/dtype.hpp"
+#include "ir/extents.hpp"
 
 namespace quadrille {
 
@@ -13,12 +14,9 @@ enum class ReduceOp { sum, max };
 // urgent: something computes next with it (tp, sp, pp). bulk: gradient buckets, prefetched parameters.
 enum class Priority { urgent, bulk };
 
-struct Extent {
-    std::int64_t offset = 0, count = 0;
-};
 // One member's elements of a whole buffer, in canonical order: the order in which they stand in that member's own contiguous
 // buffer. A single extent is used in place; several are packed on the way out and unpacked on arrival.
-using Slice = std::vector<Extent>;
+using Slice = Extents;
 
 // all_reduce: whole -> whole (in == out allowed). reduce_scatter: whole -> my slice. all_gather: my slice -> whole (in may be
 // where the slice stands in out). all_to_all: whole -> whole (in != out). ring_shift: in -> the next member, the previous
@@ -48,16 +46,7 @@ struct Move {
     int peer = -1;       // send, receive: world rank
     MessageTag message;  // send, receive
     Priority priority = Priority::urgent;
-    int axis = 0;  // whose account the bytes and seconds go to: an index the caller chooses, < EngineOptions::axes
 };
-
-// Member i's elements when `count` are cut in n nearly equal runs.
-constexpr Extent equal_cut(std::int64_t count, std::int64_t n, std::int64_t i) {
-    // count·i/n without overflow: count = q·n + r.
-    const std::int64_t q = count / n, r = count % n;
-    const std::int64_t first = q * i + r * i / n, last = q * (i + 1) + r * (i + 1) / n;
-    return {first, last - first};
-}
 
 // Seconds on this rank's now().
 struct MoveTimes {

@@ -16,7 +16,6 @@ class Staging {
     Staging& operator=(Staging&& other) noexcept;
 
     std::byte* data() const { return data_; }
-    std::int64_t bytes() const { return bytes_; }
 
   private:
     std::byte* data_ = nullptr;

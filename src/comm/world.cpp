@@ -107,8 +107,6 @@ void World::find_node() {
     mpi_check(MPI_Comm_set_errhandler(node_comm_, MPI_ERRORS_RETURN));
     mpi_check(MPI_Comm_rank(node_comm_, &node_rank_));
     mpi_check(MPI_Comm_size(node_comm_, &node_size_));
-    const int leads = node_rank_ == 0;
-    mpi_check(MPI_Allreduce(&leads, &nodes_, 1, MPI_INT, MPI_SUM, comm_));
     std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
     int length = 0;
     mpi_check(MPI_Get_processor_name(name.data(), &length));
@@ -191,6 +189,12 @@ std::int64_t World::min(std::int64_t x) const {
 std::int64_t World::max(std::int64_t x) const {
     std::int64_t out = 0;
     mpi_check(MPI_Allreduce(&x, &out, 1, MPI_INT64_T, MPI_MAX, comm_));
+    return out;
+}
+
+std::int64_t World::node_sum(std::int64_t x) const {
+    std::int64_t out = 0;
+    mpi_check(MPI_Allreduce(&x, &out, 1, MPI_INT64_T, MPI_SUM, node_comm_));
     return out;
 }
 

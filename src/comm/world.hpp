@@ -33,9 +33,7 @@ class World {
     int rank() const { return rank_; }
     int size() const { return size_; }
     MPI_Comm comm() const { return comm_; }       // a duplicate of MPI_COMM_WORLD
-    int node_rank() const { return node_rank_; }  // among the ranks that share this node's memory
-    int node_size() const { return node_size_; }
-    int nodes() const { return nodes_; }  // how many nodes the job has
+    int node_size() const { return node_size_; }  // ranks that share this node's memory
     const std::string& host() const { return host_; }
     int cpus() const { return cpus_; }                // CPUs in this rank's affinity mask
     int cpu_sharers() const { return cpu_sharers_; }  // ranks of the node (this one too) whose masks overlap this rank's
@@ -51,8 +49,8 @@ class World {
     std::string broadcast(const std::string& text) const;  // rank 0's text, on every rank
     std::int64_t min(std::int64_t x) const;
     std::int64_t max(std::int64_t x) const;
+    std::int64_t node_sum(std::int64_t x) const;  // over the ranks of this node alone
     bool all(bool x) const { return min(x) != 0; }
-    bool any(bool x) const { return max(x) != 0; }
     // Rank 0 gets everyone's values, rank-major (size() * values.size()); the others an empty vector. Equal lengths on all ranks.
     std::vector<double> gather(std::span<const double> values) const;
     std::vector<std::int64_t> gather(std::span<const std::int64_t> values) const;
@@ -68,7 +66,7 @@ class World {
 
     MPI_Comm comm_ = MPI_COMM_NULL;
     MPI_Comm node_comm_ = MPI_COMM_NULL;
-    int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1, nodes_ = 1, cpus_ = 1, cpu_sharers_ = 1;
+    int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1, cpus_ = 1, cpu_sharers_ = 1;
     bool abandoned_ = false;
     std::string host_;
     std::vector<double> clock_offsets_;

@@ -12,7 +12,7 @@ bool reduces_gradient(const Program& p, const Op& op) {
     if (op.kind != Kind::redistribute || op.queue != Queue::collective || op.inputs != 1) return false;
     const TensorType& t = p.type(p.inputs(op)[0]);
     if (t.book != Book::gradients || !t.covers) return false;
-    const Change c = change(t, p.tables->type(p.attributes(op).types[0]).place);
+    const Change c = change(p, op);
     return c.pair == Pair::all_reduce && (data_axes | AxisSet(Axis::sp)).contains(c.axes);
 }
 

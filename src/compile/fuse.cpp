@@ -27,9 +27,10 @@ class Fuse {
   private:
     // The forward op of `kind` that reads t first of all; ops.size() if none does.
     std::size_t reader(TensorId t, Kind kind) const {
+        const auto& ops = rewrite_.old_ops();
         for (const std::size_t i : readers_[static_cast<std::size_t>(t)])
-            if (rewrite_.old_ops()[i].kind == kind && rewrite_.old_ops()[i].part == Part::forward && !done_[i] && p_.inputs(rewrite_.old_ops()[i])[0] == t) return i;
-        return rewrite_.old_ops().size();
+            if (ops[i].kind == kind && ops[i].part == Part::forward && !done_[i] && p_.inputs(ops[i])[0] == t) return i;
+        return ops.size();
     }
 
     void put(Kind kind, const Op& like, Attributes a, std::vector<TensorId> in, std::vector<TensorId> out) {

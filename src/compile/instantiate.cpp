@@ -9,11 +9,11 @@ namespace {
 class Instantiate {
   public:
     Instantiate(const Model& model, const Order& order, int coordinate, int pp, int microbatches)
-        : model_(model), order_(order), coordinate_(coordinate), pp_(pp), microbatches_(microbatches), step_(model.tables), out_(step_.program) {
+        : model_(model), order_(order), pp_(pp), microbatches_(microbatches), step_(model.tables), out_(step_.program) {
         out_.coordinate = coordinate;
         out_.parameters = model.parameters;
         for (int c = coordinate; c < static_cast<int>(model.chunks.size()); c += pp) mine_.push_back(c);
-        names_.resize(model.chunks.size() * static_cast<std::size_t>(microbatches));
+        copies_.resize(model.chunks.size() * static_cast<std::size_t>(microbatches));
     }
 
     Step run() {
@@ -25,17 +25,21 @@ class Instantiate {
     }
 
   private:
-    struct Names { std::vector<TensorId> tensors; std::vector<BufferId> buffers; };  // of the template -> of the program
+    // One microbatch of one chunk: what the template's tensors and buffers are in the program; -1: not there yet.
+    struct Copies { std::vector<TensorId> tensors; std::vector<BufferId> buffers; };
+    // An action of the order, on its way into the program.
+    struct Place { int chunk, microbatch; std::int32_t action; };
 
     const Chunk& chunk(int c) const { return model_.chunks[static_cast<std::size_t>(c)]; }
     int last() const { return static_cast<int>(model_.chunks.size()) - 1; }
     bool last_here() const { return mine_.back() == last(); }
-    Names& names(int c, int m) { return names_[static_cast<std::size_t>(c) * static_cast<std::size_t>(microbatches_) + static_cast<std::size_t>(m)]; }
+    Copies& copies(int c, int m) { return copies_[static_cast<std::size_t>(c * microbatches_ + m)]; }
+    TensorId& copy_of(TensorId x, int c, int m) { return copies(c, m).tensors[static_cast<std::size_t>(x)]; }
 
     void declare_parameters() {
         std::map<int, TensorId> declared;
         for (const int c : mine_) {
-            std::map<TensorId, int> ordered(chunk(c).parameters.begin(), chunk(c).parameters.end());
+            const std::map<TensorId, int> ordered(chunk(c).parameters.begin(), chunk(c).parameters.end());  // the same program every time
             for (const auto& [t, index] : ordered) {
                 const auto [it, fresh] = declared.try_emplace(index, -1);
                 if (fresh) it->second = out_.declare(model_.parameters[static_cast<std::size_t>(index)].name, chunk(c).program.type(t));
@@ -43,13 +47,14 @@ class Instantiate {
                 parameter_[{c, t}] = it->second;
             }
             first_use_[c] = uses_;
-            for (const auto& [t, g] : chunk(c).weight_gradients) uses_[g.parameter] = std::max(uses_[g.parameter], first_use_[c][g.parameter] + g.use + 1);
+            for (const auto& [t, g] : chunk(c).weight_gradients)
+                uses_[g.parameter] = std::max(uses_[g.parameter], first_use_[c][g.parameter] + g.use + 1);
         }
         for (const int c : mine_)
             for (int m = 0; m < microbatches_; ++m) {
-                names(c, m).tensors.assign(chunk(c).program.tensors.size(), -1);
-                names(c, m).buffers.assign(chunk(c).program.buffers.size(), -1);
-                for (const auto& [t, index] : chunk(c).parameters) names(c, m).tensors[static_cast<std::size_t>(t)] = parameter_[{c, t}];
+                copies(c, m).tensors.assign(chunk(c).program.tensors.size(), -1);
+                copies(c, m).buffers.assign(chunk(c).program.buffers.size(), -1);
+                for (const auto& [t, index] : chunk(c).parameters) copy_of(t, c, m) = parameter_[{c, t}];
             }
     }
 
@@ -58,17 +63,17 @@ class Instantiate {
         for (int m = 0; m < microbatches_; ++m) {
             std::map<std::pair<Input, TypeId>, TensorId> loaded;
             for (const int c : mine_) {
-                std::map<TensorId, Input> ordered(chunk(c).inputs.begin(), chunk(c).inputs.end());
+                const std::map<TensorId, Input> ordered(chunk(c).inputs.begin(), chunk(c).inputs.end());
                 for (const auto& [t, kind] : ordered) {
                     Attributes a;
                     a.input = kind;
-                    a.types = {chunk(c).program.tensors[static_cast<std::size_t>(t)].type};
+                    a.types = {chunk(c).program.tensor(t).type};
                     const auto [it, fresh] = loaded.try_emplace({kind, a.types[0]}, -1);
                     Program::Options o;
                     o.book = Book::buffers;
                     o.names = {std::string(name_of(kind))};
                     if (fresh) it->second = out_.add(Kind::load, {}, a, {Part::step, data, m, -1}, o)[0];
-                    names(c, m).tensors[static_cast<std::size_t>(t)] = it->second;
+                    copy_of(t, c, m) = it->second;
                     if (kind == Input::mask) masks_.push_back(it->second);
                 }
             }
@@ -88,18 +93,19 @@ class Instantiate {
     }
 
     void act(const Action& action, std::int32_t index) {
-        const int c = action.chunk, m = action.microbatch;
+        const int c = action.chunk;
+        const Place at{c, action.microbatch, index};
         const Chunk& t = chunk(c);
         const bool forward = action.phase == Phase::forward;
         const bool input_part = action.phase == Phase::backward || action.phase == Phase::backward_input;
-        if (forward && c > 0) receive(t.input, c - 1, c, m, index, false);
-        if (input_part && c < last()) receive(t.seed, c + 1, c, m, index, true);
-        if (input_part && c == last()) names(c, m).tensors[static_cast<std::size_t>(t.seed)] = step_.inverse_tokens;
+        if (forward && c > 0) receive(t.input, c - 1, at, false);
+        if (input_part && c < last()) receive(t.seed, c + 1, at, true);
+        if (input_part && c == last()) copy_of(t.seed, c, at.microbatch) = step_.inverse_tokens;  // the loss is a mean over tokens
         for (const Op& op : t.program.ops)
-            if (runs(op.part, action.phase)) copy(t, op, c, m, index);
-        if (forward && c < last()) send(t.result, c + 1, c, m, index, false);
-        if (forward && c == last()) step_.losses.push_back(names(c, m).tensors[static_cast<std::size_t>(t.result)]);
-        if (input_part && c > 0) send(t.input_gradient, c - 1, c, m, index, true);
+            if (runs(op.part, action.phase)) copy(op, at);
+        if (forward && c < last()) send(t.result, c + 1, at, false);
+        if (forward && c == last()) step_.losses.push_back(copy_of(t.result, c, at.microbatch));
+        if (input_part && c > 0) send(t.input_gradient, c - 1, at, true);
     }
 
     static bool runs(Part part, Phase phase) {
@@ -112,54 +118,62 @@ class Instantiate {
         return false;
     }
 
-    TensorId here(const Chunk& t, int c, int m, TensorId x) {
-        Names& n = names(c, m);
-        TensorId& y = n.tensors[static_cast<std::size_t>(x)];
+    // The copy of tensor x, made with its buffer if it is not there yet.
+    TensorId here(TensorId x, const Place& at) {
+        TensorId& y = copy_of(x, at.chunk, at.microbatch);
         if (y >= 0) return y;
-        Tensor copy = t.program.tensors[static_cast<std::size_t>(x)];
-        BufferId& b = n.buffers[static_cast<std::size_t>(copy.buffer)];
+        const Program& from = chunk(at.chunk).program;
+        Tensor tensor = from.tensor(x);
+        BufferId& b = copies(at.chunk, at.microbatch).buffers[static_cast<std::size_t>(tensor.buffer)];
         if (b < 0) {
             b = static_cast<BufferId>(out_.buffers.size());
-            out_.buffers.push_back(t.program.buffers[static_cast<std::size_t>(copy.buffer)]);
-            out_.buffers.back().microbatch = m;
+            out_.buffers.push_back(from.buffer(x));
+            out_.buffers.back().microbatch = at.microbatch;
         }
-        copy.buffer = b;
-        copy.microbatch = m;
-        out_.tensors.push_back(copy);
+        tensor.buffer = b;
+        tensor.microbatch = at.microbatch;
+        out_.tensors.push_back(tensor);
         return y = static_cast<TensorId>(out_.tensors.size() - 1);
     }
 
-    void copy(const Chunk& t, Op op, int c, int m, std::int32_t index) {
-        op.microbatch = m;
-        op.action = index;
+    void copy(Op op, const Place& at) {
+        const Chunk& t = chunk(at.chunk);
+        op.microbatch = at.microbatch;
+        op.action = at.action;
         in_.clear();
         out_ids_.clear();
-        for (const TensorId x : t.program.inputs(op)) in_.push_back(here(t, c, m, x));
-        if (op.kind == Kind::token_loss) {  // a running sum, so that no microbatch's loss is lost or counted twice
-            Program::Options o;
-            o.book = Book::buffers;
-            o.writes_sum = true;
-            names(c, m).tensors[static_cast<std::size_t>(t.program.outputs(op)[0])] = out_.add(op.kind, in_, t.program.attributes(op), {op.part, op.unit, m, index}, o)[0];
-            return;
-        }
+        for (const TensorId x : t.program.inputs(op)) in_.push_back(here(x, at));
+        if (op.kind == Kind::token_loss) return copy_loss(op, at);
         for (const TensorId x : t.program.outputs(op)) {
-            const TensorId y = here(t, c, m, x);
+            const TensorId y = here(x, at);
             out_ids_.push_back(y);
             if (op.part != Part::backward_weight) continue;
             if (const auto it = t.weight_gradients.find(x); it != t.weight_gradients.end())
-                step_.weight_gradients[y] = {it->second.parameter, first_use_[c][it->second.parameter] + it->second.use};
+                step_.weight_gradients[y] = {it->second.parameter, first_use_[at.chunk][it->second.parameter] + it->second.use};
         }
         out_.append(op, in_, out_ids_);
     }
 
-    Where stage_where(int c, int m, std::int32_t index, bool gradient) {
-        return {gradient ? Part::backward_input : Part::forward, out_.tables->intern(fmt::format("chunk{}", c)), m, index};
+    // A running sum, so that no microbatch's loss is lost or counted twice.
+    void copy_loss(const Op& op, const Place& at) {
+        const Program& from = chunk(at.chunk).program;
+        Program::Options o;
+        o.book = Book::buffers;
+        o.writes_sum = true;
+        const Where where{op.part, op.unit, at.microbatch, at.action};
+        copy_of(from.outputs(op)[0], at.chunk, at.microbatch) = out_.add(op.kind, in_, from.attributes(op), where, o)[0];
     }
 
-    // `from` is the chunk that made what arrives, `c` the one that reads it as its template's tensor x.
-    void receive(TensorId x, int from, int c, int m, std::int32_t index, bool gradient) {
+    Where stage_where(const Place& at, bool gradient) {
+        const NameId unit = out_.tables->intern(fmt::format("chunk{}", at.chunk));
+        return {gradient ? Part::backward_input : Part::forward, unit, at.microbatch, at.action};
+    }
+
+    // What chunk `from` made arrives as this chunk's tensor x.
+    void receive(TensorId x, int from, const Place& at, bool gradient) {
         if (pp_ == 1) {  // made right here
-            names(c, m).tensors[static_cast<std::size_t>(x)] = names(from, m).tensors[static_cast<std::size_t>(gradient ? chunk(from).input_gradient : chunk(from).result)];
+            const TensorId made = gradient ? chunk(from).input_gradient : chunk(from).result;
+            copy_of(x, at.chunk, at.microbatch) = copy_of(made, from, at.microbatch);
             return;
         }
         Attributes a;
@@ -170,28 +184,28 @@ class Instantiate {
         Program::Options o;
         o.book = Book::buffers;
         o.names = {fmt::format("{}.{}", gradient ? "dx.of" : "x.of", from)};
-        names(c, m).tensors[static_cast<std::size_t>(x)] = out_.add(Kind::recv, {}, a, stage_where(c, m, index, gradient), o)[0];
+        copy_of(x, at.chunk, at.microbatch) = out_.add(Kind::recv, {}, a, stage_where(at, gradient), o)[0];
     }
 
-    void send(TensorId x, int to, int c, int m, std::int32_t index, bool gradient) {
+    void send(TensorId x, int to, const Place& at, bool gradient) {
         if (pp_ == 1) return;
         Attributes a;
         a.peer = to % pp_;
-        a.chunk = c;
+        a.chunk = at.chunk;
         a.gradient = gradient;
-        out_.add(Kind::send, {names(c, m).tensors[static_cast<std::size_t>(x)]}, a, stage_where(c, m, index, gradient));
+        out_.add(Kind::send, {copy_of(x, at.chunk, at.microbatch)}, a, stage_where(at, gradient));
     }
 
     const Model& model_;
     const Order& order_;
-    const int coordinate_, pp_, microbatches_;
+    const int pp_, microbatches_;
     Step step_;
     Program& out_;
     std::vector<int> mine_;
     std::map<std::pair<int, TensorId>, TensorId> parameter_;
     std::map<int, int> uses_;                       // parameter -> uses so far on this coordinate
     std::map<int, std::map<int, int>> first_use_;   // chunk -> parameter -> number of its first use
-    std::vector<Names> names_;
+    std::vector<Copies> copies_;                    // by chunk and microbatch
     std::vector<TensorId> masks_, in_, out_ids_;
 };
 

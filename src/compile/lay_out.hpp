@@ -2,18 +2,30 @@
 #pragma once
 #include "ir/program.hpp"
 
+#include <concepts>
 #include <functional>
+#include <utility>
 
 namespace quadrille {
 
-// Bytes of scratch memory a device's kernel needs for an op; 0 for none.
-using Workspace = std::function<std::int64_t(const Program&, const Op&)>;
+// What running a program takes beside its tensors.
+struct Workspace {
+    // Bytes of scratch memory that an op's kernel needs; 0 for none. A function of the op's kind, attributes and operand types alone, so it is
+    // asked once for all microbatches.
+    std::function<std::int64_t(const Program&, const Op&)> of_op;
+    std::int64_t of_group = 0;  // bytes of staging for each group of ranks that collectives go over
+
+    Workspace() = default;
+    template <std::invocable<const Program&, const Op&> F>
+    Workspace(F f, std::int64_t group = 0) : of_op(std::move(f)), of_group(group) {}
+};
 
 constexpr std::int64_t buffer_alignment = 64;  // bytes
 
-// Fills Buffer::bytes, offset, first and last, Op::workspace and Program::peaks. The training state comes first, in the order of its
+// Fills Buffer::bytes, offset, first and last, Op::workspace, Program::peaks and staging. The training state comes first, in the order of its
 // declaration, so that all programs of one coordinate find it at the same place. A buffer is occupied from the first op that touches it
-// to the last, an asynchronous op touching its operands until Op::until. Best fit over the free extents, in order of birth.
+// to the last, an asynchronous op touching its operands until Op::until. Of several ways to give places the one that needs
+// least is kept. Staging lies behind all buffers and is in the book `buffers`.
 void lay_out(Program&, const Workspace&);
 
 }  // namespace quadrille

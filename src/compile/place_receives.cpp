@@ -1,8 +1,7 @@
 #include "compile/instantiate.hpp"
+#include "compile/message.hpp"
 
-#include <deque>
 #include <map>
-#include <tuple>
 
 namespace quadrille {
 namespace {
@@ -15,8 +14,7 @@ class Simulation {
             missing_[r].assign(p.tensors.size(), false);
             for (const Op& op : p.ops) {
                 if (op.kind != Kind::recv) { todo_[r].push_back(op); continue; }
-                const Attributes& a = p.attributes(op);
-                receives_[{r, a.gradient, a.chunk, op.microbatch}] = op;
+                receives_[message_of(p, op)] = op;
                 missing_[r][static_cast<std::size_t>(p.outputs(op)[0])] = true;
             }
             p.ops.clear();
@@ -29,7 +27,8 @@ class Simulation {
             for (std::size_t r = 0; r < steps_.size(); ++r) moving = advance(r) || moving;
         }
         for (std::size_t r = 0; r < steps_.size(); ++r)
-            if (at_[r] < todo_[r].size()) throw TypingError(fmt::format("the schedule cannot finish: pp coordinate {} waits at op {}", r, at_[r]));
+            if (at_[r] < todo_[r].size())
+                throw TypingError(fmt::format("the schedule cannot finish: pp coordinate {} waits at op {}", r, at_[r]));
     }
 
   private:
@@ -45,9 +44,8 @@ class Simulation {
             ++at_[r];
             moved = true;
             if (op.kind != Kind::send) continue;
-            const Attributes& a = p.attributes(op);
-            const auto peer = static_cast<std::size_t>(a.peer);
-            const Op& receive = receives_.at({peer, a.gradient, a.chunk, op.microbatch});
+            const auto peer = static_cast<std::size_t>(p.attributes(op).peer);
+            const Op& receive = receives_.at(message_of(p, op));
             Program& q = steps_[peer].program;
             q.ops.push_back(receive);
             missing_[peer][static_cast<std::size_t>(q.outputs(receive)[0])] = false;
@@ -60,7 +58,7 @@ class Simulation {
     std::vector<std::vector<Op>> todo_;
     std::vector<std::size_t> at_;
     std::vector<std::vector<bool>> missing_;  // not yet sent
-    std::map<std::tuple<std::size_t, bool, int, int>, Op> receives_;
+    std::map<Message, Op> receives_;
 };
 
 }  // namespace

@@ -62,7 +62,8 @@ Order zero_bubble(int r, int pp, int microbatches) {
 }  // namespace
 
 std::vector<Order> schedule(Schedule kind, int pp, int virtual_stages, int microbatches) {
-    require(kind == Schedule::gpipe || kind == Schedule::interleaved || virtual_stages == 1, "schedule: only gpipe and interleaved have virtual stages");
+    require(kind == Schedule::gpipe || kind == Schedule::interleaved || virtual_stages == 1,
+            "schedule: only gpipe and interleaved have virtual stages");
     require(kind != Schedule::interleaved || microbatches % pp == 0, "schedule: interleaved needs microbatches to be a multiple of pp");
     std::vector<Order> orders;
     for (int r = 0; r < pp; ++r) {

@@ -7,7 +7,8 @@
 
 namespace quadrille {
 
-enum class Phase : std::uint8_t { forward, backward, backward_input, backward_weight };  // backward: both halves, interleaved as differentiate wrote them
+// backward: both halves, interleaved as differentiate wrote them.
+enum class Phase : std::uint8_t { forward, backward, backward_input, backward_weight };
 
 struct Action {
     Phase phase = Phase::forward;

@@ -1,5 +1,6 @@
 #include "compile/verify.hpp"
 
+#include "base/error.hpp"
 #include "ir/print.hpp"
 
 namespace quadrille {
@@ -20,6 +21,11 @@ Faults verify(const std::vector<Program>& programs, const Program& serial) {
     if (!faults.empty()) return faults;
     verify_meaning(programs, serial, faults);
     return faults;
+}
+
+void require_sound(const std::vector<Program>& programs, const Program& serial) {
+    const Faults faults = verify(programs, serial);
+    if (!faults.empty()) require(false, "the compiled program is unsound: " + text(programs, faults[0]));
 }
 
 }  // namespace quadrille

@@ -33,5 +33,7 @@ void verify_meaning(const std::vector<Program>&, const Program& serial, Faults&)
 
 // All four, stopping after the first that finds fault. An empty answer is the proof.
 Faults verify(const std::vector<Program>&, const Program& serial);
+// The same for programs that were just compiled: a fault is this program's own. Throws logic_error with the first one.
+void require_sound(const std::vector<Program>&, const Program& serial);
 
 }  // namespace quadrille

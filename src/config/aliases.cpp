@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <utility>
 
 namespace quadrille::input {
 
@@ -113,58 +112,12 @@ std::string key_hint(std::string_view path) {
 }
 
 std::string choice_hint(const Key& key, std::string_view value) {
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 42> words = {{
-        {"layer_norm", "layernorm"},
-        {"rms_norm", "rmsnorm"},
-        {"gelu_new", "gelu"},
-        {"gelu_tanh", "gelu"},
-        {"gelu_pytorch_tanh", "gelu"},
-        {"silu", "swiglu"},
-        {"swish", "swiglu"},
-        {"rotary", "rope"},
-        {"rotary_embedding", "rope"},
-        {"learned_absolute", "learned"},
-        {"absolute", "learned"},
-        {"p2p", "ring"},
-        {"a2a", "ulysses"},
-        {"all_to_all", "ulysses"},
-        {"afab", "gpipe"},
-        {"interleaved1f1b", "interleaved"},
-        {"zb", "zero-bubble"},
-        {"zb_h1", "zero-bubble"},
-        {"zbh1", "zero-bubble"},
-        {"zerobubble", "zero-bubble"},
-        {"float32", "fp32"},
-        {"float", "fp32"},
-        {"32", "fp32"},
-        {"torch.float32", "fp32"},
-        {"bfloat16", "bf16"},
-        {"torch.bfloat16", "bf16"},
-        {"float16", "fp16"},
-        {"half", "fp16"},
-        {"adam", "adamw"},
-        {"fusedadam", "adamw"},
-        {"warmuplr", "constant"},
-        {"warmupdecaylr", "linear"},
-        {"u16", "uint16"},
-        {"u32", "uint32"},
-        {"int32", "uint32"},
-        {"mmap", "megatron"},
-        {"bin", "tokens"},
-        {"raw", "tokens"},
-        {"txt", "text"},
-        {"bytes", "text"},
-        {"gpu", "cuda"},
-        {"false", "none"},
-    }};
     std::vector<std::string> all = key.choices;
     all.insert(all.end(), key.later.begin(), key.later.end());
     const std::string name = plain_name(value);
     const auto is_one = [&](std::string_view word) { return std::find(all.begin(), all.end(), word) != all.end(); };
-    for (const auto& [foreign, ours] : words)
+    for (const auto& [foreign, ours] : choice_aliases())
         if (foreign == name && is_one(ours)) return fmt::format("; did you mean {}?", ours);
-    for (const char* no : {"no", "off", "null", "~", "false"})
-        if (name == no && is_one("none")) return "; did you mean none?";
     const auto near = nearest(name, all);
     return near ? fmt::format("; did you mean {}?", *near) : "";
 }

@@ -5,6 +5,7 @@
 #include "config/keys.hpp"
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,9 +19,16 @@ struct Alias {
     std::string_view remark;
 };
 
+// What a foreign value is called here, where a key has that choice.
+struct ChoiceAlias {
+    std::string_view foreign, ours;
+};
+
+std::span<const Alias> aliases();
+std::span<const ChoiceAlias> choice_aliases();
+
 // The alias of a dotted path, of its last two names, or of its last; null if there is none.
 const Alias* find_alias(std::string_view path);
-const std::vector<Alias>& aliases();
 
 // What to say to someone who wrote the unknown key `path`: "; did you mean …?", or nothing.
 std::string key_hint(std::string_view path);

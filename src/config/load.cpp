@@ -6,6 +6,7 @@
 #include "config/settings.hpp"
 #include "config/yaml_reader.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -70,6 +71,14 @@ Origin origin_of(const std::string& path) {
 namespace quadrille {
 
 using namespace input;
+
+std::vector<std::string> merged_overrides(const std::vector<std::string>& given, const std::vector<std::string>& more) {
+    std::vector<std::string> out = more;
+    const auto key = [](const std::string& override) { return override.substr(0, override.find('=')); };
+    for (const std::string& g : given)
+        if (std::none_of(more.begin(), more.end(), [&](const std::string& m) { return key(m) == key(g); })) out.push_back(g);
+    return out;
+}
 
 Config load_config(const std::string& path, const std::vector<std::string>& overrides, const Job& job,
                    std::vector<std::string>* warnings) {

@@ -25,16 +25,16 @@ struct Job {
 Config load_config(const std::string& path, const std::vector<std::string>& overrides, const Job& job,
                    std::vector<std::string>* warnings = nullptr);
 
+// The overrides given, less those that the new ones replace.
+std::vector<std::string> merged_overrides(const std::vector<std::string>& given, const std::vector<std::string>& more);
+
 // The resolved input: every key, as YAML. load_config of this text gives an equal Config, whose text is identical.
 std::string to_yaml(const Config& config);
 
 // The Config of a text that `to_yaml` made, without looking at files or the machine; throws Error{refused} for any other text.
 Config parse_resolved(const std::string& text);
 
-// 64 bits over the resolved text: equal on two ranks exactly when they hold the same input.
-std::uint64_t fingerprint(const Config& config);
-
-// The text of inputs/reference.yaml: every key with its default and a comment.
+// The text of inputs/reference.yaml: every key with its default and a comment. The test config_print writes that file.
 std::string reference_yaml();
 
 }  // namespace quadrille

@@ -2,7 +2,6 @@
 #include "config/load.hpp"
 
 #include "base/error.hpp"
-#include "base/random.hpp"
 #include "config/keys.hpp"
 #include "config/numbers.hpp"
 #include "config/settings.hpp"
@@ -132,8 +131,6 @@ Config parse_resolved(const std::string& text) {
         throw Error(Exit::refused, "resolved input: the text is not one that to_yaml made, in this version of the program");
     return config;
 }
-
-std::uint64_t fingerprint(const Config& config) { return hash_text(to_yaml(config)); }
 
 std::string reference_yaml() {
     Sections out;

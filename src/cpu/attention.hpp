@@ -51,8 +51,4 @@ void attention(const Attention& a, void* o, DType o_type, float* lse, bool merge
 void attention_dx(const Attention& a, const void* o, const float* lse, const void* d_o, void* dq, void* dk, void* dv,
                   DType grad_type, bool accumulate);
 
-// Score tiles the forward computes (the backward's are the same): what is left when wholly masked tiles are skipped.
-// Reads shape, positions and document starts only.
-std::int64_t attention_blocks(const Attention& a);
-
 }  // namespace quadrille

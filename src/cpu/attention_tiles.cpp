@@ -62,14 +62,4 @@ void dropout_factors(const Attention& a, const QueryTile& q, std::int64_t key, f
     }
 }
 
-std::int64_t attention_blocks(const Attention& a) {
-    std::int64_t count = 0;
-    for (std::int64_t b = 0; b < a.shape.b; ++b)
-        for (std::int64_t i = 0; i < tiles_of(a.shape.s); ++i) {
-            const QueryTile q = query_tile(a, b, 0, i);
-            for (std::int64_t j = 0; j < tiles_of(a.shape.t); ++j) count += seen(a, q, key_tile(a, j)) != Seen::none;
-        }
-    return count * a.shape.n;
-}
-
 }  // namespace quadrille

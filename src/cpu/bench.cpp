@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fmt/core.h>
 #include <memory>
+#include <omp.h>
 
 namespace quadrille {
 
@@ -49,6 +50,8 @@ BenchRow bench_product(const Product& p, DType t) {
     g.a = a.words.get(), g.a_type = t, g.lda = p.a_transposed ? p.m : p.k, g.a_transposed = p.a_transposed;
     g.b = b.words.get(), g.b_type = t, g.ldb = p.b_transposed ? p.k : p.n, g.b_transposed = p.b_transposed;
     g.c = c.words.get(), g.c_type = c_type, g.ldc = p.n, g.accumulate = weight_gradient;
+    const Buffer workspace(gemm_workspace(g, omp_get_max_threads()));
+    g.workspace = workspace.words.get();
     BenchRow row{.name = "gemm", .precision = t == DType::f32 ? "fp32" : "bf16"};
     row.shape = fmt::format("{}x{}x{} {}{}", p.m, p.n, p.k, p.a_transposed ? 't' : 'n', p.b_transposed ? 't' : 'n');
     row.seconds = median_seconds([&] { gemm(g); });

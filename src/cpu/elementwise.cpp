@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <omp.h>
-#include <vector>
 
 namespace quadrille {
 
@@ -108,19 +107,22 @@ void dropout(const Dropout& d, const void* x, void* y) {
 
 namespace {
 
-// cos and sin of every angle of one position, in double: a float product position * frequency is wrong by radians at 1e6.
-void rotary_table(const Rotary& r, std::int64_t position, float* cosine, float* sine) {
-    for (std::int64_t i = 0; i < r.d / 2; ++i) {
-        const double angle = static_cast<double>(position) * std::pow(r.base, -2.0 * static_cast<double>(i) / static_cast<double>(r.d));
+constexpr std::int64_t rotary_pairs = 256;  // of a head, turned at once
+
+// cos and sin of angles first, first + 1, ... of one position, in double: a float product position * frequency is wrong by radians at 1e6.
+void rotary_table(const Rotary& r, std::int64_t position, std::int64_t first, std::int64_t count, float* cosine, float* sine) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        const double angle = static_cast<double>(position) * std::pow(r.base, -2.0 * static_cast<double>(first + i) / static_cast<double>(r.d));
         cosine[i] = static_cast<float>(std::cos(angle));
         sine[i] = static_cast<float>(r.inverse ? -std::sin(angle) : std::sin(angle));
     }
 }
 
+// Turns the pairs (x[i], x[i + half]).
 template <class T>
-void rotate_head(const T* x, T* y, const float* cosine, const float* sine, std::int64_t half) {
+void rotate_pairs(const T* x, T* y, const float* cosine, const float* sine, std::int64_t half, std::int64_t count) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < half; ++i) {
+    for (std::int64_t i = 0; i < count; ++i) {
         const float a = load(x[i]), b = load(x[i + half]);
         store(y[i], a * cosine[i] - b * sine[i]);
         store(y[i + half], b * cosine[i] + a * sine[i]);
@@ -134,19 +136,18 @@ void rotary(const Rotary& r, const void* x, void* y) {
     with_type(r.t, [&]<class T>(T) {
         const T* px = static_cast<const T*>(x);
         T* py = static_cast<T*>(y);
-#pragma omp parallel if (r.b * r.s * r.n * r.d >= parallel_grain)
-        {
-            std::vector<float> cosine(static_cast<std::size_t>(r.d / 2)), sine(cosine.size());
-#pragma omp for schedule(static)
-            for (std::int64_t s = 0; s < r.s; ++s) {
-                rotary_table(r, r.position[s], cosine.data(), sine.data());
+#pragma omp parallel for schedule(static) if (r.b * r.s * r.n * r.d >= parallel_grain)
+        for (std::int64_t s = 0; s < r.s; ++s)
+            for (std::int64_t first = 0; first < r.d / 2; first += rotary_pairs) {
+                const std::int64_t count = std::min(rotary_pairs, r.d / 2 - first);
+                float cosine[rotary_pairs], sine[rotary_pairs];
+                rotary_table(r, r.position[s], first, count, cosine, sine);
                 for (std::int64_t b = 0; b < r.b; ++b)
                     for (std::int64_t n = 0; n < r.n; ++n) {
-                        const std::int64_t head = ((b * r.s + s) * r.n + n) * r.d;
-                        rotate_head(px + head, py + head, cosine.data(), sine.data(), r.d / 2);
+                        const std::int64_t at = ((b * r.s + s) * r.n + n) * r.d + first;
+                        rotate_pairs(px + at, py + at, cosine, sine, r.d / 2, count);
                     }
             }
-        }
     });
 }
 

@@ -4,8 +4,9 @@
 #include "cpu/element.hpp"
 #include "cpu/elementwise.hpp"
 #include <algorithm>
-#include <utility>
-#include <vector>
+#include <compare>
+#include <cstddef>
+#include <omp.h>
 
 namespace quadrille {
 
@@ -26,48 +27,71 @@ void embedding(const Embedding& e, const std::int32_t* ids, const void* table, v
 
 namespace {
 
-using RowToken = std::pair<std::int64_t, std::int64_t>;  // row of the local table, token
-
-// The tokens of this rank's rows, by row and then by token, and where each row's run of them begins (and the end).
-struct SortedTokens {
-    std::vector<RowToken> tokens;
-    std::vector<std::int64_t> begins;
+struct RowToken {
+    std::int64_t row, token;  // row of the local table
+    friend auto operator<=>(const RowToken&, const RowToken&) = default;
 };
 
-SortedTokens sort_tokens(const Embedding& e, const std::int32_t* ids) {
-    SortedTokens s;
+constexpr std::int64_t whole_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }  // of the cache
+
+// The workspace, in this order: this rank's tokens by row and then by number, where each row's run of them begins (and the end), and a sum
+// of one row for each thread.
+struct Scratch {
+    RowToken* tokens;
+    std::int64_t* begins;
+    std::byte* sums;
+
+    static std::int64_t token_bytes(const Embedding& e) { return whole_lines(e.tokens * static_cast<std::int64_t>(sizeof(RowToken))); }
+    static std::int64_t begin_bytes(const Embedding& e) { return whole_lines((e.tokens + 1) * static_cast<std::int64_t>(sizeof(std::int64_t))); }
+    static std::int64_t sum_bytes(const Embedding& e) { return whole_lines(e.h * static_cast<std::int64_t>(sizeof(float))); }
+    Scratch(const Embedding& e, void* workspace) {
+        auto* const at = static_cast<std::byte*>(workspace);
+        tokens = reinterpret_cast<RowToken*>(at);
+        begins = reinterpret_cast<std::int64_t*>(at + token_bytes(e));
+        sums = at + token_bytes(e) + begin_bytes(e);
+    }
+    float* sum(const Embedding& e, std::int64_t thread) const { return reinterpret_cast<float*>(sums + thread * sum_bytes(e)); }
+};
+
+// Fills tokens and begins; the number of runs.
+std::int64_t sort_tokens(const Embedding& e, const std::int32_t* ids, const Scratch& s) {
+    std::int64_t count = 0, runs = 0;
     for (std::int64_t i = 0; i < e.tokens; ++i)
-        if (const std::int64_t row = ids[i] - e.first_row; row >= 0 && row < e.rows) s.tokens.emplace_back(row, i);
-    std::sort(s.tokens.begin(), s.tokens.end());
-    for (std::size_t i = 0; i < s.tokens.size(); ++i)
-        if (i == 0 || s.tokens[i].first != s.tokens[i - 1].first) s.begins.push_back(static_cast<std::int64_t>(i));
-    s.begins.push_back(static_cast<std::int64_t>(s.tokens.size()));
-    return s;
+        if (const std::int64_t row = ids[i] - e.first_row; row >= 0 && row < e.rows) s.tokens[count++] = {row, i};
+    std::sort(s.tokens, s.tokens + count);
+    for (std::int64_t i = 0; i < count; ++i)
+        if (i == 0 || s.tokens[i].row != s.tokens[i - 1].row) s.begins[runs++] = i;
+    s.begins[runs] = count;
+    return runs;
 }
 
 }  // namespace
 
-void embedding_dw(const Embedding& e, const std::int32_t* ids, const void* dy, DType dy_type, void* dtable, DType dtable_type,
-                  bool accumulate) {
+std::int64_t embedding_dw_workspace(const Embedding& e, int threads) {
+    return Scratch::token_bytes(e) + Scratch::begin_bytes(e) + threads * Scratch::sum_bytes(e);
+}
+
+void embedding_dw(const Embedding& e, const std::int32_t* ids, const void* dy, DType dy_type, void* dtable, DType dtable_type, bool accumulate,
+                  void* workspace) {
     if (!accumulate) zero(dtable, e.rows * e.h * bytes_of(dtable_type));
-    const SortedTokens s = sort_tokens(e, ids);
-    const auto runs = static_cast<std::int64_t>(s.begins.size()) - 1;
+    const Scratch s(e, workspace);
+    const std::int64_t runs = sort_tokens(e, ids, s);
     with_type(dy_type, [&]<class S>(S) {
         with_type(dtable_type, [&]<class D>(D) {
             const S* pdy = static_cast<const S*>(dy);
             D* pt = static_cast<D*>(dtable);
 #pragma omp parallel if (e.tokens * e.h >= parallel_grain)
             {
-                std::vector<float> sum(static_cast<std::size_t>(e.h));
+                float* const sum = s.sum(e, omp_get_thread_num());
 #pragma omp for schedule(dynamic, 4)
                 for (std::int64_t run = 0; run < runs; ++run) {
-                    std::fill(sum.begin(), sum.end(), 0.0f);
+                    std::fill_n(sum, e.h, 0.0f);
                     for (std::int64_t i = s.begins[run]; i < s.begins[run + 1]; ++i) {
-                        const S* term = pdy + s.tokens[i].second * e.h;
+                        const S* term = pdy + s.tokens[i].token * e.h;
 #pragma omp simd
                         for (std::int64_t c = 0; c < e.h; ++c) sum[c] += load(term[c]);
                     }
-                    D* row = pt + s.tokens[s.begins[run]].first * e.h;
+                    D* row = pt + s.tokens[s.begins[run]].row * e.h;
                     for (std::int64_t c = 0; c < e.h; ++c) store(row[c], load(row[c]) + sum[c]);
                 }
             }

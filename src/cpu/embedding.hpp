@@ -15,7 +15,9 @@ struct Embedding {
 void embedding(const Embedding& e, const std::int32_t* ids, const void* table, void* y, DType t);
 
 // dtable[rows,h] (+)= sum of dy[i] over the tokens i with that id, tokens in ascending order. Without accumulate the table is zeroed first.
-void embedding_dw(const Embedding& e, const std::int32_t* ids, const void* dy, DType dy_type, void* dtable, DType dtable_type,
-                  bool accumulate);
+// workspace: embedding_dw_workspace bytes, 64-byte aligned, of this call alone, for up to `threads` OpenMP threads.
+void embedding_dw(const Embedding& e, const std::int32_t* ids, const void* dy, DType dy_type, void* dtable, DType dtable_type, bool accumulate,
+                  void* workspace);
+std::int64_t embedding_dw_workspace(const Embedding& e, int threads);
 
 }  // namespace quadrille

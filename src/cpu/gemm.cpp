@@ -6,7 +6,7 @@
 #include "cpu/element.hpp"
 #include "cpu/gemm_native.hpp"
 #include <algorithm>
-#include <memory>
+#include <array>
 #include <oneapi/dnnl/dnnl.h>
 #include <omp.h>
 
@@ -43,20 +43,31 @@ std::int64_t row_parts(const Gemm& g, std::int64_t threads) {
     return best;
 }
 
-// Scratch of one thread, kept between calls.
-float* scratch(int which, std::int64_t elements) {
-    struct Buffer {
-        std::unique_ptr<float[]> data;
-        std::int64_t size = 0;
-    };
-    thread_local Buffer buffers[3];
-    Buffer& b = buffers[which];
-    if (b.size < elements) {
-        b.data.reset(new float[static_cast<std::size_t>(elements)]);
-        b.size = elements;
+constexpr std::int64_t whole_lines(std::int64_t floats) { return (floats + 15) / 16 * 16; }  // of the cache
+
+// One thread's widened blocks of A and B, and the block of a bf16 C before it is rounded.
+struct Blocks {
+    float *a = nullptr, *b = nullptr, *c = nullptr;
+
+    static std::int64_t floats(const Gemm& g) {
+        const auto [a, b, c] = sizes(g);
+        return a + b + c;
     }
-    return b.data.get();
-}
+    static Blocks of(const Gemm& g, std::int64_t thread) {
+        if (!g.workspace) return {};
+        const auto [a, b, c] = sizes(g);
+        float* const at = static_cast<float*>(g.workspace) + thread * (a + b + c);
+        return {at, at + a, at + a + b};
+    }
+
+  private:
+    static std::array<std::int64_t, 3> sizes(const Gemm& g) {
+        if (g.a_type != DType::bf16) return {};
+        const std::int64_t m = std::min(block_m, g.m), n = std::min(block_n, g.n), k = std::min(block_k, g.k);
+        return {whole_lines(g.a_transposed ? k * (m + pad) : m * (k + pad)), whole_lines(g.b_transposed ? n * (k + pad) : k * (n + pad)),
+                g.c_type == DType::bf16 ? whole_lines(m * n) : 0};
+    }
+};
 
 void sgemm(bool ta, bool tb, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const float* b,
            std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
@@ -65,8 +76,7 @@ void sgemm(bool ta, bool tb, std::int64_t m, std::int64_t n, std::int64_t k, con
 }
 
 // The rows x cols block of a bf16 matrix at `first`, widened to fp32 rows cols + pad apart.
-const float* widened(int which, const bf16* first, std::int64_t ld, std::int64_t rows, std::int64_t cols) {
-    float* const out = scratch(which, rows * (cols + pad));
+const float* widened(float* out, const bf16* first, std::int64_t ld, std::int64_t rows, std::int64_t cols) {
     for (std::int64_t r = 0; r < rows; ++r) {
         const bf16* const from = first + r * ld;
         float* const to = out + r * (cols + pad);
@@ -84,14 +94,14 @@ void product_f32(const Gemm& g, Range rows, Range cols, float beta, float* c, st
 }
 
 // The same for bf16 operands, k in blocks.
-void product_bf16(const Gemm& g, Range rows, Range cols, float beta, float* c, std::int64_t ldc) {
+void product_bf16(const Gemm& g, const Blocks& blocks, Range rows, Range cols, float beta, float* c, std::int64_t ldc) {
     const bf16* a = static_cast<const bf16*>(g.a) + (g.a_transposed ? rows.begin : rows.begin * g.lda);
     const bf16* b = static_cast<const bf16*>(g.b) + (g.b_transposed ? cols.begin * g.ldb : cols.begin);
     const std::int64_t m = rows.size(), n = cols.size();
     for (std::int64_t k0 = 0; k0 < g.k; k0 += block_k) {
         const std::int64_t k = std::min(block_k, g.k - k0);
-        const float* wa = g.a_transposed ? widened(0, a + k0 * g.lda, g.lda, k, m) : widened(0, a + k0, g.lda, m, k);
-        const float* wb = g.b_transposed ? widened(1, b + k0, g.ldb, n, k) : widened(1, b + k0 * g.ldb, g.ldb, k, n);
+        const float* wa = g.a_transposed ? widened(blocks.a, a + k0 * g.lda, g.lda, k, m) : widened(blocks.a, a + k0, g.lda, m, k);
+        const float* wb = g.b_transposed ? widened(blocks.b, b + k0, g.ldb, n, k) : widened(blocks.b, b + k0 * g.ldb, g.ldb, k, n);
         const std::int64_t lda = (g.a_transposed ? m : k) + pad, ldb = (g.b_transposed ? k : n) + pad;
         sgemm(g.a_transposed, g.b_transposed, m, n, k, wa, lda, wb, ldb, k0 ? 1.0f : beta, c, ldc);
     }
@@ -127,13 +137,13 @@ void finish_block(const Gemm& g, Range rows, Range cols, const float* sum, std::
     }
 }
 
-void compute_block(const Gemm& g, void* y, Range rows, Range cols) {
+void compute_block(const Gemm& g, const Blocks& blocks, void* y, Range rows, Range cols) {
     const bool narrow = g.c_type == DType::bf16;
-    float* const c = narrow ? scratch(2, rows.size() * cols.size()) : static_cast<float*>(g.c) + rows.begin * g.ldc + cols.begin;
+    float* const c = narrow ? blocks.c : static_cast<float*>(g.c) + rows.begin * g.ldc + cols.begin;
     const std::int64_t ldc = narrow ? cols.size() : g.ldc;
     const float beta = g.accumulate ? 1.0f : 0.0f;
     if (g.a_type == DType::bf16)
-        product_bf16(g, rows, cols, beta, c, ldc);
+        product_bf16(g, blocks, rows, cols, beta, c, ldc);
     else
         product_f32(g, rows, cols, beta, c, ldc);
     if (narrow)
@@ -142,12 +152,12 @@ void compute_block(const Gemm& g, void* y, Range rows, Range cols) {
         finish_block(g, rows, cols, c, ldc, static_cast<float*>(y));
 }
 
-void compute_part(const Gemm& g, void* y, Range rows, Range cols) {
+void compute_part(const Gemm& g, const Blocks& blocks, void* y, Range rows, Range cols) {
     const bool plain = g.a_type == DType::f32 && !g.bias && !y;  // nothing to do between blocks: oneDNN blocks better itself
     const std::int64_t bm = plain ? rows.size() : block_m, bn = plain ? cols.size() : block_n;
     for (std::int64_t i = rows.begin; i < rows.end; i += bm)
         for (std::int64_t j = cols.begin; j < cols.end; j += bn)
-            compute_block(g, y, intersect_block(rows, i, bm), intersect_block(cols, j, bn));
+            compute_block(g, blocks, y, intersect_block(rows, i, bm), intersect_block(cols, j, bn));
 }
 
 // y = gelu(C), for products that oneDNN did whole.
@@ -163,13 +173,26 @@ void check(const Gemm& g) {
     const bool f32 = g.a_type == DType::f32 && g.b_type == DType::f32 && g.c_type == DType::f32;
     const bool mixed = g.a_type == DType::bf16 && g.b_type == DType::bf16 && (g.c_type == DType::f32 || g.c_type == DType::bf16);
     require(f32 || mixed, "gemm: the types must be f32 f32 -> f32 or bf16 bf16 -> f32 | bf16");
+    require(g.workspace != nullptr || gemm_workspace(g, 1) == 0, "gemm: bf16 operands need workspace");
     require(!g.accumulate || (g.c_type == DType::f32 && !g.bias), "gemm: accumulate wants C in f32 and no bias");
-    require(g.k > 0, fmt::format("gemm: the contracted dim has {} elements and needs at least 1", g.k));
+}
+
+// Of nothing summed there is the bias and what C had.
+template <class T>
+void empty_product(const Gemm& g, T* y) {
+    for (std::int64_t row = 0; row < g.m; ++row)
+        for (std::int64_t i = 0; i < g.n; ++i) {
+            T& c = static_cast<T*>(g.c)[row * g.ldc + i];
+            if (!g.accumulate) store(c, 0.0f);
+            if (g.bias) with_type(g.bias_type, [&]<class B>(B) { store(c, load(static_cast<const B*>(g.bias)[i])); });
+            if (y) store(y[row * g.ldc + i], gelu32(load(c)));
+        }
 }
 
 void compute(const Gemm& g, void* y) {
     check(g);
     if (g.m == 0 || g.n == 0) return;
+    if (g.k == 0) return with_type(g.c_type, [&]<class T>(T) { empty_product(g, static_cast<T*>(y)); });
     if (g.a_type == DType::bf16 && native_bf16()) {
         gemm_native(g);
         if (y) with_type(g.c_type, [&]<class T>(T) { gelu_rows(g, static_cast<T*>(y)); });
@@ -179,10 +202,12 @@ void compute(const Gemm& g, void* y) {
     const std::int64_t row_count = row_parts(g, threads), column_count = threads / row_count;
 #pragma omp parallel for schedule(static) if (threads > 1)
     for (std::int64_t part = 0; part < threads; ++part)
-        compute_part(g, y, share(g.m, row_count, part / column_count), share(g.n, column_count, part % column_count));
+        compute_part(g, Blocks::of(g, part), y, share(g.m, row_count, part / column_count), share(g.n, column_count, part % column_count));
 }
 
 }  // namespace
+
+std::int64_t gemm_workspace(const Gemm& g, int threads) { return threads * Blocks::floats(g) * static_cast<std::int64_t>(sizeof(float)); }
 
 void gemm(const Gemm& g) { compute(g, nullptr); }
 

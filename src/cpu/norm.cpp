@@ -2,7 +2,6 @@
 #include "cpu/norm.hpp"
 #include "cpu/column_sum.hpp"
 #include <cmath>
-#include <vector>
 
 namespace quadrille {
 
@@ -105,12 +104,13 @@ void norm_dx(const Norm& n, const void* x, const void* gain, const void* dy, voi
     });
 }
 
-void norm_dw(const Norm& n, const void* x, const void* dy, void* dgain, void* dbias, DType out_type, bool accumulate) {
-    std::vector<Statistics> rows(static_cast<std::size_t>(n.rows));
+std::int64_t norm_dw_workspace(const Norm& n) { return n.rows * static_cast<std::int64_t>(sizeof(Statistics)); }
+
+void norm_dw(const Norm& n, const void* x, const void* dy, void* dgain, void* dbias, DType out_type, bool accumulate, void* workspace) {
     with_type(n.t, [&]<class T>(T) {
         const T* px = static_cast<const T*>(x);
         const T* pdy = static_cast<const T*>(dy);
-        Statistics* const stats = rows.data();
+        auto* const stats = static_cast<Statistics*>(workspace);
         each_row(n, [=](std::int64_t row) { stats[row / n.h] = statistics(n, px + row); });
         sum_over_rows<2>(
             n.rows, n.h,

@@ -4,13 +4,13 @@
 #include "cpu/element.hpp"
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 namespace quadrille {
 
 namespace {
 
 constexpr std::int64_t block_elements = 1024;
+constexpr std::int64_t blocks_of(std::int64_t count) { return (count + block_elements - 1) / block_elements; }
 
 template <class T>
 double block_squares(const T* g, std::int64_t count) {
@@ -39,17 +39,19 @@ void update_slice(const ParameterSlice& s, Update update) {
 
 }  // namespace
 
-double sum_squares(const void* g, DType g_type, std::int64_t count) {
-    const std::int64_t blocks = (count + block_elements - 1) / block_elements;
-    std::vector<double> sums(static_cast<std::size_t>(blocks));
+std::int64_t sum_squares_workspace(std::int64_t count) { return blocks_of(count) * static_cast<std::int64_t>(sizeof(double)); }
+
+double sum_squares(const void* g, DType g_type, std::int64_t count, void* workspace) {
+    const std::int64_t blocks = blocks_of(count);
+    auto* const sums = static_cast<double*>(workspace);
     with_type(g_type, [&]<class T>(T) {
         const T* p = static_cast<const T*>(g);
 #pragma omp parallel for schedule(static) if (count >= parallel_grain)
         for (std::int64_t b = 0; b < blocks; ++b)
-            sums[static_cast<std::size_t>(b)] = block_squares(p + b * block_elements, std::min(block_elements, count - b * block_elements));
+            sums[b] = block_squares(p + b * block_elements, std::min(block_elements, count - b * block_elements));
     });
     double total = 0.0;
-    for (const double s : sums) total += s;
+    for (std::int64_t b = 0; b < blocks; ++b) total += sums[b];
     return total;
 }
 

@@ -8,7 +8,9 @@
 namespace quadrille {
 
 // Sum of g^2 in float64. Blocks of 1024 elements from the buffer's start are summed each for itself, then added in order.
-double sum_squares(const void* g, DType g_type, std::int64_t count);
+// workspace: sum_squares_workspace bytes of this call alone.
+double sum_squares(const void* g, DType g_type, std::int64_t count, void* workspace);
+std::int64_t sum_squares_workspace(std::int64_t count);  // a sum for each block
 
 // AdamW with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2, the schedule's factor folded into lr):
 //   g = grad_scale g;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2

@@ -93,7 +93,6 @@ void Opener::open_synthetic() {
     const MarkovChain chain(seed, config_.model.vocab_size);
     std::optional<std::int32_t> end_of_document;
     if (data_.mask_across_documents) end_of_document = static_cast<std::int32_t>(*data_.end_of_document);
-    out_.entropy = chain.entropy();
     out_.description.push_back(fmt::format("data: synthetic, a Markov chain over {} tokens with {} successors each; entropy {:.6f} nats "
                                            "per token, the floor of the loss (one token seen alone: {:.6f})", chain.vocab_size(),
                                            chain.branches(), chain.entropy(), std::log(static_cast<double>(chain.vocab_size()))));

@@ -6,7 +6,6 @@
 #include "data/batch.hpp"
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,6 @@ struct Data {
     std::shared_ptr<const BatchReader> training;
     std::shared_ptr<const BatchReader> evaluation;  // null without held-out data
     std::int64_t evaluation_batches = 0;            // global batches of one evaluation: evaluation.batches, or fewer if the set ends
-    std::optional<double> entropy;                  // synthetic: the loss in nats per token that no model can beat on average
     std::vector<std::string> description;           // for stdout, one line each: files, tokens, samples, epochs, notes
     std::vector<std::string> warnings;              // for stderr
 };

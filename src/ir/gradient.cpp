@@ -14,13 +14,14 @@ struct Context {
     DType weight_gradient;
 
     const Attributes& attributes() const { return p.attributes(op); }
-    std::vector<TensorId> emit(Kind kind, std::vector<TensorId> inputs, Attributes a, Part part) const {
-        return p.add(kind, std::move(inputs), a, {part, op.unit, op.microbatch, op.action});
+    Where where(Part part) const { return {part, op.unit, op.microbatch, op.action}; }
+    // Gradient ops of activations, and of weights.
+    std::vector<TensorId> input(Kind kind, std::vector<TensorId> inputs, const Attributes& a = {}, const Program::Options& o = {}) const {
+        return p.add(kind, std::move(inputs), a, where(Part::backward_input), o);
     }
-    std::vector<TensorId> input(Kind kind, std::vector<TensorId> inputs, Attributes a = {}) const { return emit(kind, std::move(inputs), std::move(a), Part::backward_input); }
     std::vector<TensorId> weight(Kind kind, std::vector<TensorId> inputs, Attributes a) const {
         a.dtype = weight_gradient;
-        return emit(kind, std::move(inputs), std::move(a), Part::backward_weight);
+        return p.add(kind, std::move(inputs), a, where(Part::backward_weight));
     }
 };
 using Gradients = std::vector<InputGradient>;
@@ -46,7 +47,7 @@ Gradients add_gradient(const Context& c) {
 
 Gradients embedding_gradient(const Context& c) {
     Attributes a;
-    a.types = {c.p.tensors[static_cast<std::size_t>(c.in[1])].type};
+    a.types = {c.p.tensor(c.in[1]).type};
     return {{1, c.weight(Kind::embedding_dw, {c.in[0], c.dy}, a)[0]}};
 }
 
@@ -72,19 +73,20 @@ Gradients attention_gradient(const Context& c) {
 // was (whole, where it was Partial); axes that did not move keep whatever the incoming cotangent has there.
 Gradients redistribute_gradient(const Context& c) {
     const TensorType &from = c.p.type(c.in[0]), &now = c.p.type(c.dy);
-    const Change moved = change(from, c.p.tables->type(c.attributes().types[0]).place);
+    const Change moved = change(c.p, c.op);
     Placement to = from.place.whole();
     to.partial_sum = now.place.partial_sum - moved.axes;
-    return {{0, c.p.to(c.dy, to, {Part::backward_input, c.op.unit, c.op.microbatch, c.op.action})}};
+    return {{0, c.p.to(c.dy, to, c.where(Part::backward_input))}};
 }
 
-Gradients token_loss_gradient(const Context& c) { return {{0, c.input(Kind::token_loss_dx, {c.in[0], c.in[1], c.dy})[0]}}; }
 // The logits are the largest activation and nobody reads them again: their gradient takes their place.
 Gradients logit_sums_gradient(const Context& c) {
     Program::Options in_place;
     in_place.storage = {c.in[0]};
-    return {{0, c.p.add(Kind::logit_sums_dx, {c.in[0], c.in[1], c.in[2], c.dy}, c.attributes(), {Part::backward_input, c.op.unit, c.op.microbatch, c.op.action}, in_place)[0]}};
+    return {{0, c.input(Kind::logit_sums_dx, {c.in[0], c.in[1], c.in[2], c.dy}, c.attributes(), in_place)[0]}};
 }
+
+Gradients token_loss_gradient(const Context& c) { return {{0, c.input(Kind::token_loss_dx, {c.in[0], c.in[1], c.dy})[0]}}; }
 Gradients gelu_gradient(const Context& c) { return {{0, c.input(Kind::gelu_dx, {c.in[0], c.dy})[0]}}; }
 Gradients dropout_gradient(const Context& c) { return {{0, c.input(Kind::dropout, {c.dy}, c.attributes())[0]}}; }
 Gradients swiglu_gradient(const Context& c) {

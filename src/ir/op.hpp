@@ -33,10 +33,11 @@ enum class Queue : std::uint8_t { compute, collective, stage };                 
 enum class Input : std::uint8_t { tokens, targets, mask, positions, document_start };
 std::string_view name_of(Input);
 
-// What of an op does not change from microbatch to microbatch. Interned: equal attributes have one id. Fields that a kind does not use keep their default.
+// What of an op does not change from microbatch to microbatch. Interned: equal attributes have one id. Fields that a kind does not use keep
+// their default.
 struct Attributes {
     std::string signature;          // matmul, add, sum: index letters, "bsh,fh->bsf"
-    std::vector<TypeId> types;      // redistribute: the one type it goes to; load, recv, split: the declared types of the outputs; embedding_dw: the table's
+    std::vector<TypeId> types;      // redistribute: the one type it goes to; load, recv, split: those of the outputs; embedding_dw: the table's
     DType dtype = DType::f32;       // of the outputs where the rule leaves it open: weight gradients, cast
     std::int64_t stream = 0;        // dropout: which stream of random numbers
     double rate = 0;                // dropout, attention: probability of dropping

@@ -21,8 +21,9 @@ std::string details(const Program& p, const Op& op) {
     std::string s;
     const auto say = [&s](std::string part) { s += (s.empty() ? "  [" : ", ") + std::move(part); };
     if (!a.signature.empty()) say(a.signature);
-    if (op.kind == Kind::redistribute) say(movement(p.type(p.inputs(op)[0]), p.tables->type(a.types[0]).place));
-    if (op.kind == Kind::send || op.kind == Kind::recv) say(fmt::format("{} pp {}, {} of chunk {}", op.kind == Kind::send ? "to" : "from", a.peer, a.gradient ? "gradient" : "result", a.chunk));
+    if (op.kind == Kind::redistribute) say(movement(p.type(p.inputs(op)[0]), p.destination(op)));
+    if (op.kind == Kind::send || op.kind == Kind::recv)
+        say(fmt::format("{} pp {}, {} of chunk {}", op.kind == Kind::send ? "to" : "from", a.peer, a.gradient ? "gradient" : "result", a.chunk));
     if (a.rate > 0) say(fmt::format("rate {} stream {}", a.rate, a.stream));
     if (a.ring) say("ring");
     if (a.clip > 0) say(fmt::format("clip {}", a.clip));

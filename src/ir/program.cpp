@@ -6,8 +6,18 @@
 namespace quadrille {
 
 std::string Program::name(TensorId t) const {
-    const Tensor& x = tensors[static_cast<std::size_t>(t)];
+    const Tensor& x = tensor(t);
     return x.microbatch < 0 ? tables->name(x.name) : fmt::format("{}@{}", tables->name(x.name), x.microbatch);
+}
+
+std::vector<TensorId> Program::initial_state() const {
+    std::vector<bool> made(tensors.size(), false);
+    for (const Op& op : ops)
+        for (const TensorId t : outputs(op)) made[static_cast<std::size_t>(t)] = true;
+    std::vector<TensorId> out;
+    for (std::size_t t = 0; t < tensors.size(); ++t)
+        if (!made[t] && buffer(static_cast<TensorId>(t)).persistent) out.push_back(static_cast<TensorId>(t));
+    return out;
 }
 
 BufferId Program::add_buffer(std::string_view name, std::int32_t microbatch, const TensorType& t, bool persistent) {
@@ -40,7 +50,7 @@ std::vector<TensorId> Program::add(Kind kind, std::vector<TensorId> inputs, cons
     op.unit = where.unit;
     op.attributes = tables->intern(a);
     std::vector<TypeId> types;
-    for (const TensorId t : inputs) types.push_back(tensors[static_cast<std::size_t>(t)].type);
+    for (const TensorId t : inputs) types.push_back(tensor(t).type);
     // An op that adds has as many earlier versions among its inputs as outputs; before inference only `storage` says how many.
     op.outputs = static_cast<std::uint16_t>(o.storage.size());
     std::vector<TypeId> results;
@@ -55,7 +65,7 @@ std::vector<TensorId> Program::add(Kind kind, std::vector<TensorId> inputs, cons
         const TensorType t = tables->type(results[i]).in(o.book);
         const std::string name = o.names.empty() ? fmt::format("{}/{}.{}", tables->name(where.unit), row(kind).name, numbered_++) : o.names[i];
         if (o.storage.empty()) { outputs.push_back(declare(name, t, where.microbatch)); continue; }
-        const Tensor place = tensors[static_cast<std::size_t>(o.storage[i])];
+        const Tensor place = tensor(o.storage[i]);
         outputs.push_back(declare(name, t, where.microbatch, place.buffer, place.offset, place.slice_axes));
     }
     append(op, inputs, outputs);

@@ -79,20 +79,28 @@ class Program {
     std::vector<Parameter> parameters;  // of the whole model, in one order for all coordinates
     std::vector<Flat> flats;            // of this coordinate
     std::array<TierPeak, tier_count> peaks{};
+    std::int64_t staging = 0;           // lay_out: the last bytes of the device's arena, which collectives' messages pass through
     TensorId loss = -1, norm = -1, tokens = -1;  // scalars the loop reads after the step; -1 where another coordinate has them
     TensorId seed = -1;                 // a chunk's backward starts from this cotangent
 
     const Grid& grid() const { return tables->grid(); }
-    const TensorType& type(TensorId t) const { return tables->type(tensors[static_cast<std::size_t>(t)].type); }
+    const Tensor& tensor(TensorId t) const { return tensors[static_cast<std::size_t>(t)]; }
+    const Buffer& buffer(TensorId t) const { return buffers[static_cast<std::size_t>(tensor(t).buffer)]; }
+    const TensorType& type(TensorId t) const { return tables->type(tensor(t).type); }
     std::span<const TensorId> inputs(const Op& op) const { return {operands.data() + op.first, op.inputs}; }
     std::span<const TensorId> outputs(const Op& op) const { return {operands.data() + op.first + op.inputs, op.outputs}; }
     const Attributes& attributes(const Op& op) const { return tables->attributes(op.attributes); }
+    // Where a Redistribute leads.
+    const Placement& destination(const Op& op) const { return tables->type(attributes(op).types[0]).place; }
     std::string name(TensorId) const;
+    // The training state as the step finds it: tensors in persistent buffers that no op makes, in their order.
+    std::vector<TensorId> initial_state() const;
 
     // ---- building ----
     BufferId add_buffer(std::string_view name, std::int32_t microbatch, const TensorType&, bool persistent = false);
     // A tensor without an op: an input of the program, or state. In a buffer of its own unless `buffer` is given.
-    TensorId declare(std::string_view name, const TensorType&, std::int32_t microbatch = -1, BufferId buffer = -1, std::int64_t offset = 0, AxisSet slice = {});
+    TensorId declare(std::string_view name, const TensorType&, std::int32_t microbatch = -1, BufferId buffer = -1, std::int64_t offset = 0,
+                     AxisSet slice = {});
     // Appends an op on these inputs; the types of its outputs follow from its rule. Outputs get buffers of their own, in `book`,
     // unless `storage` names tensors whose place they take (one per output). Throws TypingError.
     struct Options {
@@ -103,7 +111,9 @@ class Program {
         int use = 0;
     };
     std::vector<TensorId> add(Kind, std::vector<TensorId> inputs, const Attributes&, Where, const Options&);
-    std::vector<TensorId> add(Kind kind, std::vector<TensorId> inputs, const Attributes& a, Where where) { return add(kind, std::move(inputs), a, where, Options{}); }
+    std::vector<TensorId> add(Kind kind, std::vector<TensorId> inputs, const Attributes& a, Where where) {
+        return add(kind, std::move(inputs), a, where, Options{});
+    }
     // x at `to`: a Redistribute, or x itself if it is there already.
     TensorId to(TensorId x, const Placement& to, Where, const Options&);
     TensorId to(TensorId x, const Placement& p, Where where) { return to(x, p, where, Options{}); }

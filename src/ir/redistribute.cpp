@@ -1,4 +1,5 @@
 // The one collective: which pair of placements a Redistribute goes between, and when it may.
+#include "ir/program.hpp"
 #include "ir/rules.hpp"
 
 namespace quadrille {
@@ -46,7 +47,8 @@ void demand_innermost(const TensorType& from, const Placement& to, Pair pair) {
 }  // namespace
 
 std::string_view name_of(Pair p) {
-    constexpr std::array<std::string_view, 7> names = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "ring_shift", "slice", "first_keeps"};
+    constexpr std::array<std::string_view, 7> names = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                                       "ring_shift", "slice", "first_keeps"};
     return names[static_cast<std::size_t>(p)];
 }
 
@@ -64,6 +66,21 @@ Change change(const TensorType& from, const Placement& to) {
     if (c.axes.empty()) throw TypingError("a move that goes nowhere");
     demand_innermost(from, to, c.pair);
     return c;
+}
+
+Change change(const Program& p, const Op& op) { return change(p.type(p.inputs(op)[0]), p.destination(op)); }
+
+std::set<CollectiveGroup> collective_groups(const Program& p) {
+    std::set<CollectiveGroup> groups;
+    const Grid& grid = p.grid();
+    for (const Op& op : p.ops) {
+        if (op.queue != Queue::collective) continue;
+        const AxisSet axes = change(p, op).axes;
+        std::int64_t ranks = grid.size(axes);
+        if (axes.has(Axis::pp)) ranks = ranks / grid.extent(Axis::pp) * static_cast<std::int64_t>(pp_members(grid, p.destination(op).holders).size());
+        if (ranks > 1) groups.insert({axes, ranks});
+    }
+    return groups;
 }
 
 Types redistribute_rule(Tables& tables, const Op&, const Attributes& a, Inputs in) {

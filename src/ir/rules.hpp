@@ -7,10 +7,15 @@ namespace quadrille {
 using Types = std::vector<TensorType>;
 using Inputs = std::span<const TensorType>;
 
+inline void demand(bool ok, const char* why) {
+    if (!ok) throw TypingError(why);
+}
+inline void demand(bool ok, const std::string& why) { demand(ok, why.c_str()); }
+
 Types signature_rule(Tables&, const Op&, const Attributes&, Inputs);   // the common one
 Types matmul_rule(Tables&, const Op&, const Attributes&, Inputs);      // x, w [, bias] -> y; matmul_gelu: -> z, gelu(z)
 Types embedding_dw_rule(Tables&, const Op&, const Attributes&, Inputs);
-Types attention_rule(Tables&, const Op&, const Attributes&, Inputs);   // q, k, v [, document_start] [, running state] -> o, lse
+Types attention_rule(Tables&, const Op&, const Attributes&, Inputs);   // q, k, v ... -> o, lse; backward: -> dq, dk, dv
 Types accumulate_rule(Tables&, const Op&, const Attributes&, Inputs);  // running sum + running sum
 Types mean_loss_rule(Tables&, const Op&, const Attributes&, Inputs);   // loss sum, 1/tokens -> loss
 Types sum_squares_rule(Tables&, const Op&, const Attributes&, Inputs); // flat gradient -> scalar, Partial where pieces differ

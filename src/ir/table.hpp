@@ -8,15 +8,19 @@
 #pragma once
 #include "ir/tables.hpp"
 
+#include <set>
+#include <utility>
+
 namespace quadrille {
 
 using Rule = std::vector<TensorType> (*)(Tables&, const Op&, const Attributes&, std::span<const TensorType> inputs);
 
 struct Row {
     std::string_view name;
-    std::string_view signature;     // "": in the attributes, or the kind has a rule of its own
-    // Element types: a the activations' (f32 or bf16, all alike), n the same or f64, i i32, m u8, s f32, d f64, g the attributes' dtype. The last input letter repeats.
-    std::string_view dtypes;
+    std::string_view signature = "";  // "": in the attributes, or the kind has a rule of its own
+    // Element types: a the activations' (f32 or bf16, all alike), n the same or f64, i i32, m u8, s f32, d f64, g the attributes' dtype. The
+    // last input letter repeats.
+    std::string_view dtypes = "";
     std::uint8_t linear = 0;        // bit i: linear in operand i
     bool additive = false;          // linear in all operands together
     std::string_view whole = "";    // letters that no axis may cut
@@ -33,6 +37,9 @@ std::vector<TypeId> apply_rule(Tables&, const Op&, std::span<const TypeId> input
 struct Signature { std::vector<std::string> in, out; };
 Signature parse_signature(std::string_view);
 
+// Operands of attention, or of its gradient, without a ring's running results, which come last.
+constexpr std::size_t attention_operands(Kind k, bool documents) { return (k == Kind::attention_dx ? 6u : 3u) + (documents ? 1u : 0u); }
+
 // What a Redistribute does, from the type it leaves to the placement it reaches: one pair of placements over one set of axes.
 enum class Pair : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, ring_shift, slice, first_keeps };
 std::string_view name_of(Pair);
@@ -45,5 +52,16 @@ struct Change {
 };
 // Throws TypingError where the placements are equal or more than one pair would be needed.
 Change change(const TensorType& from, const Placement& to);
+class Program;
+Change change(const Program&, const Op&);  // of a Redistribute in a program: all that it moves go the same way
+
+// The groups of ranks that a program's collectives go over, those of one rank left out. Along pp a group takes all coordinates or the two
+// ends, which its size tells.
+struct CollectiveGroup {
+    AxisSet axes;
+    std::int64_t ranks = 1;
+    friend bool operator<(const CollectiveGroup& a, const CollectiveGroup& b) { return std::pair(a.axes.bits, a.ranks) < std::pair(b.axes.bits, b.ranks); }
+};
+std::set<CollectiveGroup> collective_groups(const Program&);
 
 }  // namespace quadrille

@@ -4,7 +4,6 @@
 #include "base/random.hpp"
 #include "ir/table.hpp"
 
-#include <algorithm>
 
 namespace quadrille {
 namespace {
@@ -29,10 +28,12 @@ std::uint64_t hash(const TensorType& t) {
     return h.value();
 }
 
+// Of what tells most apart; equality decides.
 std::uint64_t hash(const Attributes& a) {
     Hash h;
-    h << hash_text(a.signature) << static_cast<int>(a.dtype) << a.stream << std::bit_cast<std::uint64_t>(a.rate) << a.inverse << a.unexpanded << a.ring
-      << a.carries << a.vocab << static_cast<int>(a.input) << a.peer << a.chunk << a.gradient << a.unit << a.which.bits << a.microbatches;
+    h << hash_text(a.signature) << static_cast<int>(a.dtype) << a.stream << std::bit_cast<std::uint64_t>(a.rate) << a.inverse
+      << a.unexpanded << a.ring << a.carries << a.vocab << static_cast<int>(a.input) << a.peer << a.chunk << a.gradient << a.unit
+      << a.which.bits << a.microbatches;
     for (const TypeId t : a.types) h << t;
     return h.value();
 }
@@ -80,12 +81,12 @@ NameId Tables::intern(std::string_view name) {
     return it->second;
 }
 
-std::int32_t Tables::covers(std::vector<Contribution> set) {
-    require(!set.empty(), "ir: an empty set of contributions");
+std::int32_t Tables::covers(const Cover& set) {
+    require(set.size() > 0, "ir: an empty set of contributions");
     std::vector<std::int32_t> key;
-    for (const Contribution& c : set) key.insert(key.end(), {c.microbatch, c.use});
+    for (const Cover::Run& r : set.runs()) key.insert(key.end(), {r.use, r.first, r.count});
     const auto [it, fresh] = cover_ids_.try_emplace(std::move(key), static_cast<std::int32_t>(covers_.size()));
-    if (fresh) covers_.push_back(std::move(set));
+    if (fresh) covers_.push_back(set);
     return it->second;
 }
 
@@ -93,11 +94,7 @@ std::int32_t Tables::joined(std::int32_t a, std::int32_t b) {
     if (!a || !b) throw TypingError("a value that is no running sum is added to one");
     const std::uint64_t key = static_cast<std::uint64_t>(a) << 32 | static_cast<std::uint32_t>(b);
     if (const auto it = joined_.find(key); it != joined_.end()) return it->second;
-    std::vector<Contribution> all;
-    std::merge(covers(a).begin(), covers(a).end(), covers(b).begin(), covers(b).end(), std::back_inserter(all));
-    const auto twice = std::adjacent_find(all.begin(), all.end());
-    if (twice != all.end()) throw TypingError(fmt::format("summed twice: microbatch or turn {}, use {}", twice->microbatch, twice->use));
-    return joined_[key] = covers(std::move(all));
+    return joined_[key] = covers(quadrille::joined(covers(a), covers(b)));
 }
 
 const std::vector<TypeId>& Tables::infer(const Op& op, std::span<const TypeId> inputs) {

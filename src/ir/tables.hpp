@@ -1,25 +1,16 @@
 // What the programs of one compilation share: types, attributes, names and sets of contributions, each interned once, so that
 // an op is a few integers and a rule is applied once per distinct (kind, attributes, operand types).
 #pragma once
+#include "ir/cover.hpp"
 #include "ir/op.hpp"
 
 #include <fmt/core.h>
 
 #include <deque>
 #include <span>
-#include <stdexcept>
 #include <unordered_map>
 
 namespace quadrille {
-
-// An op that breaks its typing rule.
-struct TypingError : std::runtime_error { using std::runtime_error::runtime_error; };
-
-// One contribution to a running sum: a microbatch's use of a parameter, or a turn of a ring.
-struct Contribution {
-    std::int32_t microbatch = 0, use = 0;
-    friend auto operator<=>(const Contribution&, const Contribution&) = default;
-};
 
 class Tables {
   public:
@@ -38,8 +29,8 @@ class Tables {
     const std::string& name(NameId id) const { return names_[static_cast<std::size_t>(id)]; }
 
     // Sets of contributions; id 0 is "no running sum". `joined` throws TypingError where the sets overlap (summed twice).
-    std::int32_t covers(std::vector<Contribution> sorted);
-    const std::vector<Contribution>& covers(std::int32_t id) const { return covers_[static_cast<std::size_t>(id)]; }
+    std::int32_t covers(const Cover& set);
+    const Cover& covers(std::int32_t id) const { return covers_[static_cast<std::size_t>(id)]; }
     std::int32_t joined(std::int32_t a, std::int32_t b);
 
     // The types of the outputs of an op of this kind on inputs of these types, by the kind's rule. Throws TypingError.
@@ -56,7 +47,7 @@ class Tables {
     std::unordered_multimap<std::uint64_t, AttributesId> attribute_ids_;
     std::deque<std::string> names_;
     std::unordered_map<std::string, NameId> name_ids_;
-    std::vector<std::vector<Contribution>> covers_;
+    std::deque<Cover> covers_;
     std::unordered_map<std::vector<std::int32_t>, std::int32_t, HashIntegers> cover_ids_;
     std::unordered_map<std::uint64_t, std::int32_t> joined_;
     std::unordered_map<std::vector<std::int32_t>, std::vector<TypeId>, HashIntegers> inferred_;

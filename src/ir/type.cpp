@@ -3,7 +3,6 @@
 #include "base/error.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace quadrille {
 
@@ -107,27 +106,40 @@ std::int64_t local_count(const Grid& grid, const TensorType& t) {
 
 std::int64_t local_bytes(const Grid& grid, const TensorType& t) { return local_count(grid, t) * bytes_of(t.dtype); }
 
-std::vector<std::int64_t> indices(const Grid& grid, const TensorType& t, int dim, const Coordinate& at) {
+Extents index_runs(const Grid& grid, const TensorType& t, int dim, const Coordinate& at) {
     const auto d = static_cast<std::size_t>(dim);
-    std::vector<std::int64_t> ids(static_cast<std::size_t>(t.shape[d]));
-    std::iota(ids.begin(), ids.end(), 0);
+    Extents held = {{0, t.shape[d]}};
     for (const Cut& c : t.place.cuts[d]) {
-        const int n = grid.extent(c.axis);
-        const int r = ((at[c.axis] - c.turn) % n + n) % n;
-        std::vector<std::int64_t> mine;
-        const auto take = [&](int piece, int of) {
-            const auto len = static_cast<std::ptrdiff_t>(ids.size()) / of;
-            mine.insert(mine.end(), ids.begin() + piece * len, ids.begin() + (piece + 1) * len);
-        };
-        if (c.layout == Layout::zigzag) {
-            take(r, 2 * n);
-            take(2 * n - 1 - r, 2 * n);
-        } else {
-            take(r, n);
-        }
-        ids = std::move(mine);
+        const std::int64_t n = grid.extent(c.axis), length = total(held);
+        const std::int64_t r = ((at[c.axis] - c.turn) % n + n) % n;
+        const std::int64_t pieces = c.layout == Layout::zigzag ? 2 * n : n, piece = length / pieces;
+        Extents mine = portion(held, r * piece, piece);
+        if (c.layout == Layout::zigzag)
+            for (const Extent& e : portion(held, (pieces - 1 - r) * piece, piece)) append(mine, e);
+        held = std::move(mine);
     }
-    return ids;
+    return held;
+}
+
+std::vector<std::int64_t> indices(const Grid& grid, const TensorType& t, int dim, const Coordinate& at) {
+    std::vector<std::int64_t> out;
+    for (const Extent& e : index_runs(grid, t, dim, at))
+        for (std::int64_t i = e.offset; i < e.offset + e.count; ++i) out.push_back(i);
+    return out;
+}
+
+std::int64_t first_index(const Grid& grid, const TensorType& t, int dim, const Coordinate& at) {
+    const Extents runs = index_runs(grid, t, dim, at);
+    require(runs.size() == 1, "a piece is not one run of indices");
+    return runs[0].offset;
+}
+
+std::vector<int> pp_members(const Grid& grid, Holders holders) {
+    const int last = grid.extent(Axis::pp) - 1;
+    std::vector<int> members;
+    for (int r = 0; r <= last; ++r)
+        if (holders != Holders::ends || r == 0 || r == last) members.push_back(r);
+    return members;
 }
 
 std::string text(const Placement& p, int dims) {

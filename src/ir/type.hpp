@@ -6,6 +6,7 @@
 #pragma once
 #include "grid/grid.hpp"
 #include "ir/dtype.hpp"
+#include "ir/extents.hpp"
 
 #include <array>
 #include <compare>
@@ -89,8 +90,16 @@ bool divides(const Grid&, const TensorType&);                                   
 std::int64_t local_count(const Grid&, const TensorType&);                        // elements on one rank
 std::int64_t local_bytes(const Grid&, const TensorType&);
 
-// Global indices along `dim` that the rank at `c` holds, in its local order.
+// Global indices along `dim` that the rank at `c` holds, in its local order; neighbouring runs are joined.
+Extents index_runs(const Grid&, const TensorType&, int dim, const Coordinate& c);
+// The same, one by one.
 std::vector<std::int64_t> indices(const Grid&, const TensorType&, int dim, const Coordinate& c);
+// The first of them; they must be one run.
+std::int64_t first_index(const Grid&, const TensorType&, int dim, const Coordinate& c);
+
+// The pp coordinates, ascending, that take part in a sum over pp whose result these hold. A type held by its own coordinate alone is no such
+// result: for it, as for what stays on its rank, the answer is all of them.
+std::vector<int> pp_members(const Grid&, Holders);
 
 std::string text(const Placement&, int dims);  // "[/shard,/sp~,]+sum:tp"
 std::string text(const TensorType&);           // "f32[8/shard,128/sp~/tp,64]+sum:tp"

@@ -13,7 +13,8 @@ enum Stream : std::int64_t { after_embedding = 1, after_attention = 2, after_mlp
 class Builder {
   public:
     Builder(const Config& config, Model& model, Chunk& chunk)
-        : c_(config.model), sequence_(config.sequence), documents_(config.data.mask_across_documents), model_(model), chunk_(chunk), p_(chunk.program) {
+        : c_(config.model), sequence_(config.sequence), documents_(config.data.mask_across_documents), model_(model), chunk_(chunk),
+          p_(chunk.program) {
         const Grid& grid = p_.grid();
         b_ = Cuts::along(grid, data_axes);
         t_ = Cuts::along(grid, tensor_axes);
@@ -36,7 +37,7 @@ class Builder {
     TensorType residual() const { return TensorType({batch_, c_.seq_length, c_.hidden_size}, model_.activation, residual_); }
 
   private:
-    static Placement place(std::initializer_list<Cuts> cuts) {
+    static Placement place(const std::vector<Cuts>& cuts) {
         Placement p;
         std::size_t d = 0;
         for (const Cuts& c : cuts) p.cuts[d++] = c;
@@ -63,7 +64,7 @@ class Builder {
     struct Weight {
         std::string name;
         std::vector<std::int64_t> shape;
-        std::initializer_list<Cuts> cuts;
+        std::vector<Cuts> cuts;
         Init init = Init::normal;
         double deviation = 0;                   // 0: the model's init_std
         std::int64_t true_rows = 0;             // of a padded vocabulary dim
@@ -120,7 +121,13 @@ class Builder {
     }
 
     // y = x wᵀ (+ bias). The bias of a row-parallel product must count once, so it is added where the product is whole again: at `home`.
-    struct Linear { const char *product, *bias; Weight weight; std::vector<std::int64_t> bias_shape; Cuts bias_cuts; const Placement* home = nullptr; };
+    struct Linear {
+        const char *product, *bias;             // signatures: x, weight -> y; y, bias -> y
+        Weight weight;
+        std::vector<std::int64_t> bias_shape;
+        Cuts bias_cuts;                         // of its first dim
+        const Placement* home = nullptr;        // null: the product is whole where it is
+    };
     TensorId linear(TensorId x, const Linear& l) {
         Attributes a;
         a.signature = l.product;
@@ -171,7 +178,8 @@ class Builder {
         if (documents_) in.push_back(batch_input(Input::document_start, DType::i32, place({b_, heads ? Cuts{} : s_})));
         TensorId o_bsnd = op(Kind::attention, in, a);
         if (heads) o_bsnd = p_.to(o_bsnd, home, where_);
-        return linear(o_bsnd, {"bsnd,hnd->bsh", "bsh,h->bsh", {layer + ".o", {h, n, d}, {{}, t_, {}}, Init::normal, residual_deviation()}, {h}, {}, &residual_});
+        const Weight out = {layer + ".o", {h, n, d}, {{}, t_, {}}, Init::normal, residual_deviation()};
+        return linear(o_bsnd, {"bsnd,hnd->bsh", "bsh,h->bsh", out, {h}, {}, &residual_});
     }
 
     // Ulysses: the sequence whole, heads cut by sp inside tp. Too few key-value heads for that are whole over sp.
@@ -192,7 +200,8 @@ class Builder {
         } else {
             y_bsf = op(Kind::gelu, {up(".up")});
         }
-        return linear(y_bsf, {"bsf,hf->bsh", "bsh,h->bsh", {layer + ".down", {h, f}, {{}, t_}, Init::normal, residual_deviation()}, {h}, {}, &residual_});
+        const Weight down = {layer + ".down", {h, f}, {{}, t_}, Init::normal, residual_deviation()};
+        return linear(y_bsf, {"bsf,hf->bsh", "bsh,h->bsh", down, {h}, {}, &residual_});
     }
 
     double residual_deviation() const { return c_.init_std / std::sqrt(2.0 * static_cast<double>(c_.num_layers)); }

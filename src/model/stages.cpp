@@ -19,7 +19,8 @@ std::vector<int> layers_per_chunk(const Config& c) {
     if (even * static_cast<int>(chunks) == layers) return std::vector<int>(chunks, even);
     // Multiply-adds per token: of a block's weights and of the head, in units of a block.
     const ModelConfig& m = c.model;
-    const double projections = static_cast<double>(m.hidden_size * m.head_dim) * static_cast<double>(2 * m.num_attention_heads + 2 * m.num_key_value_heads);
+    const double heads = static_cast<double>(2 * m.num_attention_heads + 2 * m.num_key_value_heads);  // q and o, k and v
+    const double projections = static_cast<double>(m.hidden_size * m.head_dim) * heads;
     const double mlp = static_cast<double>(m.hidden_size * m.ffn_hidden_size) * (m.activation == Activation::swiglu ? 3 : 2);
     const double scores = static_cast<double>(m.seq_length * m.num_attention_heads * m.head_dim);
     const double head = static_cast<double>(m.hidden_size * m.vocab_size) / (projections + mlp + scores);

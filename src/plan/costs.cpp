@@ -2,7 +2,9 @@
 
 #include "ir/table.hpp"
 
-#include <unordered_map>
+#include <algorithm>
+#include <map>
+#include <tuple>
 
 namespace quadrille {
 namespace {
@@ -12,6 +14,8 @@ double product(const std::array<std::int64_t, max_dims>& shape) {
     for (const std::int64_t x : shape) n *= static_cast<double>(x);
     return n;
 }
+
+bool has_flops(Kind k) { return k == Kind::matmul || k == Kind::matmul_gelu || k == Kind::attention || k == Kind::attention_dx; }
 
 // 2 m n k: every letter of the product once.
 double matmul_flops(const Program& p, const Op& op) {
@@ -35,27 +39,28 @@ double attention_flops(const Program& p, const Op& op) {
     return (op.kind == Kind::attention ? 4.0 : 10.0) * product(shape) * static_cast<double>(local_shape(p.grid(), k)[1]) * causal;
 }
 
-// How many of `count` elements member i of n owns where an all-reduce cuts them in nearly equal runs.
-std::int64_t slice_elements(std::int64_t count, std::int64_t n, std::int64_t i) { return count / n * (i + 1) + count % n * (i + 1) / n - (count / n * i + count % n * i / n); }
+// How many take part in a move over `axes`, and which of them the rank at `at` is. pp is the slowest axis of a group, so a coordinate's place
+// among the members comes first.
+struct Member { std::int64_t of, i; };
+Member member(const Grid& grid, AxisSet axes, Holders holders, const Coordinate& at) {
+    if (!axes.has(Axis::pp)) return {grid.size(axes), grid.position(at, axes)};
+    const std::vector<int> coordinates = pp_members(grid, holders);
+    const AxisSet inner = axes - Axis::pp;
+    const auto here = std::find(coordinates.begin(), coordinates.end(), at[Axis::pp]) - coordinates.begin();
+    return {std::ssize(coordinates) * grid.size(inner), here * grid.size(inner) + grid.position(at, inner)};
+}
 
 std::int64_t redistribute_bytes(const Program& p, const Op& op, const Coordinate& at) {
-    const Placement& to = p.tables->type(p.attributes(op).types[0]).place;
-    const Change c = change(p.type(p.inputs(op)[0]), to);
+    const Change c = change(p, op);
     const Grid& grid = p.grid();
-    std::int64_t n = grid.size(c.axes), me = grid.position(at, c.axes);
-    if (c.axes.has(Axis::pp) && to.holders == Holders::ends) {
-        n = n / grid.extent(Axis::pp) * 2;
-        Coordinate first = at;
-        first[Axis::pp] = 0;  // the two ends are the outermost positions of the group
-        me = grid.position(first, c.axes) + (at[Axis::pp] == 0 ? 0 : n / 2);
-    }
+    const auto [n, me] = member(grid, c.axes, p.destination(op).holders, at);
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < op.inputs; ++i) {
         const TensorType& x = p.type(p.inputs(op)[i]);
         const std::int64_t size = bytes_of(x.dtype), in = local_count(grid, x), out = local_count(grid, p.type(p.outputs(op)[i]));
         switch (c.pair) {
             case Pair::all_reduce: {
-                const std::int64_t mine = slice_elements(in, n, me);
+                const std::int64_t mine = equal_cut(in, n, me).count;
                 bytes += size * (in - mine + mine * (n - 1));
                 break;
             }
@@ -83,25 +88,19 @@ double model_flops(const Config& config) {
 }
 
 double flops(const Program& p, const Op& op) {
-    switch (op.kind) {
-        case Kind::matmul:
-        case Kind::matmul_gelu: return matmul_flops(p, op);
-        case Kind::attention:
-        case Kind::attention_dx: return attention_flops(p, op);
-        default: return 0;
-    }
+    if (!has_flops(op.kind)) return 0;
+    return op.kind == Kind::attention || op.kind == Kind::attention_dx ? attention_flops(p, op) : matmul_flops(p, op);
 }
 
 double hardware_flops(const Compiled& c, const Grid& grid) {
     const double ranks = static_cast<double>(grid.ranks() / grid.extent(Axis::pp));  // that share a program
-    std::unordered_map<std::uint64_t, double> known;                                  // by attributes and operand types: microbatches repeat
+    std::map<std::tuple<Kind, AttributesId, TypeId, TypeId>, double> known;           // microbatches repeat
     double total = 0;
     for (const Program& p : c.programs)
         for (const Op& op : p.ops) {
-            if (op.kind != Kind::matmul && op.kind != Kind::matmul_gelu && op.kind != Kind::attention && op.kind != Kind::attention_dx) continue;
-            const auto type = [&](std::size_t i) { return static_cast<std::uint64_t>(p.tensors[static_cast<std::size_t>(p.inputs(op)[i])].type); };
-            const std::uint64_t key = (type(0) << 40) ^ (type(1) << 20) ^ static_cast<std::uint64_t>(op.attributes) ^ (static_cast<std::uint64_t>(op.kind) << 58);
-            const auto [it, fresh] = known.try_emplace(key, 0);
+            if (!has_flops(op.kind)) continue;
+            const auto in = p.inputs(op);
+            const auto [it, fresh] = known.try_emplace({op.kind, op.attributes, p.tensor(in[0]).type, p.tensor(in[1]).type}, 0);
             if (fresh) it->second = flops(p, op);
             total += it->second * ranks;
         }
@@ -110,11 +109,12 @@ double hardware_flops(const Compiled& c, const Grid& grid) {
 
 std::map<std::string, std::int64_t> wire_bytes(const Program& p, const Coordinate& at) {
     std::map<std::string, std::int64_t> out;
+    const std::string stages = wire_name(p.grid(), Axis::pp);
     for (const Op& op : p.ops) {
-        if (op.kind == Kind::send) out[wire_name(p.grid(), Axis::pp)] += local_bytes(p.grid(), p.type(p.inputs(op)[0]));
-        if (op.kind == Kind::recv) out[wire_name(p.grid(), Axis::pp)] += 0;
+        if (op.kind == Kind::send) out[stages] += local_bytes(p.grid(), p.type(p.inputs(op)[0]));
+        if (op.kind == Kind::recv) out.try_emplace(stages, 0);  // the sender's bytes, but a wire of this rank too
         if (op.kind != Kind::redistribute || op.queue != Queue::collective) continue;
-        out[wire_name(p.grid(), change(p.type(p.inputs(op)[0]), p.tables->type(p.attributes(op).types[0]).place).axes)] += redistribute_bytes(p, op, at);
+        out[wire_name(p.grid(), change(p, op).axes)] += redistribute_bytes(p, op, at);
     }
     return out;
 }

@@ -75,11 +75,7 @@ Plan make_plan(const Config& config, const Workspace& workspace, const Variation
     } catch (const TypingError& e) {
         throw Error(Exit::refused, std::string("the model does not fit the grid: ") + e.what());
     }
-    {
-        const Compiled one = compile(serial(config), Purpose::training, {});
-        const Faults faults = verify(c.programs, one.programs[0]);
-        require(faults.empty(), faults.empty() ? "" : "the compiled program is unsound: " + text(c.programs, faults[0]));
-    }
+    require_sound(c.programs, compile(serial(config), Purpose::training, {}).programs[0]);
     const Grid& grid = c.tables->grid();
     plan.parameters = parameter_count(c.programs[0].parameters);
     plan.ranks = grid.ranks();

@@ -50,8 +50,15 @@ std::string json(const Plan&);                    // one object, as the interfac
 // Of the whole model: true sizes, without padding; replicated and tied parameters once.
 std::int64_t parameter_count(const std::vector<Parameter>&);
 
-// Why a program does not fit in `limit` bytes: the ledger at its peak, the op, the largest tensors.
-std::string does_not_fit(const Program&, std::int64_t limit, std::int64_t rank);
+// Bytes that a rank's device memory may take, and what says so.
+struct Budget {
+    std::int64_t bytes = 0;
+    std::string by;
+};
+// Why a program does not fit: the ledger at its peak, the op, the largest tensors.
+std::string does_not_fit(const Program&, const Budget&, std::int64_t rank);
+// One proposal a line; without any, that none was found.
+std::string advice(const std::vector<Suggestion>&);
 
 // The higher of two peaks; the second may be null.
 const TierPeak& higher_peak(const TierPeak&, const TierPeak*);

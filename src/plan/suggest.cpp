@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <new>
 
 namespace quadrille {
 namespace {
@@ -16,8 +17,9 @@ using Overrides = std::vector<std::string>;
 // Half the sequences per pass, twice the passes: the same batch.
 std::vector<Overrides> smaller_passes(const Config& c) {
     std::vector<Overrides> out;
-    for (std::int64_t micro = c.train.micro_batch_size / 2, passes = c.train.gradient_accumulation_steps * 2; micro >= 1 && c.train.micro_batch_size % micro == 0; micro /= 2, passes *= 2)
-        out.push_back({fmt::format("train.micro_batch_size={}", micro), fmt::format("train.gradient_accumulation_steps={}", passes)});
+    for (std::int64_t factor = 2; c.train.micro_batch_size % factor == 0; factor *= 2)
+        out.push_back({fmt::format("train.micro_batch_size={}", c.train.micro_batch_size / factor),
+                       fmt::format("train.gradient_accumulation_steps={}", c.train.gradient_accumulation_steps * factor)});
     return out;
 }
 
@@ -78,6 +80,8 @@ std::vector<Suggestion> suggest(const Config& config, const Workspace& workspace
             continue;  // the input's rules do not allow it
         } catch (const TypingError&) {
             continue;  // nor does the grid
+        } catch (const std::bad_alloc&) {
+            break;  // too little memory to look further: what was found still helps
         }
     }
     return found;

@@ -1,6 +1,7 @@
 // The plan as text and as JSON.
 #include "plan/plan.hpp"
 
+#include "base/format.hpp"
 #include "ir/print.hpp"
 
 #include <fmt/format.h>
@@ -10,23 +11,17 @@
 namespace quadrille {
 namespace {
 
-std::string bytes(std::int64_t n) {
-    const char* unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    double x = static_cast<double>(n);
-    std::size_t u = 0;
-    for (; x >= 1024 && u < 5; ++u) x /= 1024;
-    return u == 0 ? fmt::format("{} B", n) : fmt::format("{:.2f} {}", x, unit[u]);
-}
-
 // One line per program, or one for a run of programs that need the same.
 void ledger_lines(const Plan& plan, std::string& s) {
-    s += fmt::format("  {:>4} {:>8} {:>9}  {:>12} = {:>11} {:>11} {:>11} {:>11} {:>11} {:>10}\n", "pp", "ranks", "ops", "device peak", "weights", "gradients", "optimizer", "activations", "buffers", "packing");
+    static constexpr const char* columns = "  {:>4} {:>8} {:>9}  {:>12} = {:>11} {:>11} {:>11} {:>11} {:>11} {:>10}\n";
+    s += fmt::format(columns, "pp", "ranks", "ops", "device peak", "weights", "gradients", "optimizer", "activations", "buffers", "packing");
     for (const ProgramPlan& p : plan.programs) {
         const TierPeak& d = p.peaks[0];
-        s += fmt::format("  {:>4} {:>8} {:>9}  {:>12} = {:>11} {:>11} {:>11} {:>11} {:>11} {:>10}\n", p.first[Axis::pp], p.count, p.operations, bytes(d.arena), bytes(d.books[0]), bytes(d.books[1]),
-                         bytes(d.books[2]), bytes(d.books[3]), bytes(d.books[4]), bytes(d.packing));
+        const auto book = [&d](Book b) { return format_bytes(d.books[static_cast<std::size_t>(b)]); };
+        s += fmt::format(columns, p.first[Axis::pp], p.count, p.operations, format_bytes(d.arena), book(Book::weights), book(Book::gradients),
+                         book(Book::optimizer), book(Book::activations), book(Book::buffers), format_bytes(d.packing));
         for (std::size_t t = 1; t < tier_count; ++t)
-            if (p.peaks[t].arena > 0) s += fmt::format("       {} tier: {}\n", name_of(static_cast<Tier>(t)), bytes(p.peaks[t].arena));
+            if (p.peaks[t].arena > 0) s += fmt::format("       {} tier: {}\n", name_of(static_cast<Tier>(t)), format_bytes(p.peaks[t].arena));
     }
 }
 
@@ -44,13 +39,16 @@ std::string json_program(const ProgramPlan& p) {
         peaks += fmt::format("{}\"{}\": {}", comma, tier, p.peaks[t].arena);
         packing += fmt::format("{}\"{}\": {}", comma, tier, p.peaks[t].packing);
         std::string entries;
-        for (std::size_t b = 0; b < book_count; ++b) entries += fmt::format("{}\"{}\": {}", b ? ", " : "", name_of(static_cast<Book>(b)), p.peaks[t].books[b]);
+        for (std::size_t b = 0; b < book_count; ++b)
+            entries += fmt::format("{}\"{}\": {}", b ? ", " : "", name_of(static_cast<Book>(b)), p.peaks[t].books[b]);
         books += fmt::format("{}\"{}\": {{{}}}", comma, tier, entries);
     }
     // The first rank of a program stands at 0 on every axis but pp.
-    return fmt::format("{{\"coordinate\": {{\"dp\": 0, \"tp\": 0, \"pp\": {}, \"sp\": 0}}, \"count\": {}, \"operations\": {}, \"peak_bytes\": {{{}}}, \"books\": {{{}}}, \"packing\": {{{}}}, "
+    return fmt::format("{{\"coordinate\": {{\"dp\": 0, \"tp\": 0, \"pp\": {}, \"sp\": 0}}, \"count\": {}, \"operations\": {}, "
+                       "\"peak_bytes\": {{{}}}, \"books\": {{{}}}, \"packing\": {{{}}}, "
                        "\"states\": {{\"weights\": {}, \"masters\": {}, \"moments\": {}, \"gradients\": {}}}, \"wire\": {}}}",
-                       p.first[Axis::pp], p.count, p.operations, peaks, books, packing, p.states.weights, p.states.masters, p.states.moments, p.states.gradients, json_map(p.wire));
+                       p.first[Axis::pp], p.count, p.operations, peaks, books, packing, p.states.weights, p.states.masters, p.states.moments,
+                       p.states.gradients, json_map(p.wire));
 }
 
 }  // namespace
@@ -58,14 +56,15 @@ std::string json_program(const ProgramPlan& p) {
 std::string text(const Plan& plan) {
     std::string s = fmt::format("parameters  {}\nranks       {}\n", plan.parameters, plan.ranks);
     s += fmt::format("FLOPs       {:.4g} model, {:.4g} hardware per step and job\n", plan.model_flops, plan.hardware_flops);
-    s += fmt::format("pipeline    {}, {} microbatches, bubble {:.2f} % of the step (by the FLOPs of each chunk)\n", plan.schedule, plan.microbatches, 100 * plan.bubble_fraction);
+    s += fmt::format("pipeline    {}, {} microbatches, bubble {:.2f} % of the step (by the FLOPs of each chunk)\n", plan.schedule, plan.microbatches,
+                     100 * plan.bubble_fraction);
     s += "memory per rank\n";
     ledger_lines(plan, s);
     s += "wire per rank and step (of each program's first rank)\n";
     for (const ProgramPlan& p : plan.programs) {
         s += fmt::format("  pp {:>3}", p.first[Axis::pp]);
         if (p.wire.empty()) s += "  none";
-        for (const auto& [axis, n] : p.wire) s += fmt::format("  {} {}", axis, bytes(n));
+        for (const auto& [axis, n] : p.wire) s += fmt::format("  {} {}", axis, format_bytes(n));
         s += "\n";
     }
     if (plan.orders.size() > 1) {
@@ -73,34 +72,46 @@ std::string text(const Plan& plan) {
         for (std::size_t r = 0; r < plan.orders.size(); ++r) s += fmt::format("  pp {:>3}  {}\n", r, plan.orders[r]);
     }
     if (plan.memory_limit == 0) return s + "no memory limit given (device.memory_limit)\n";
-    if (plan.fits) return s + fmt::format("fits in {}\n", bytes(plan.memory_limit));
-    s += fmt::format("does not fit in {} per rank\n", bytes(plan.memory_limit));
-    for (const Suggestion& x : plan.suggestions) s += fmt::format("{}  # device peak {}\n", x.change, bytes(x.peak_bytes));
-    if (plan.suggestions.empty()) s += "no change of the input that was tried makes it fit\n";
-    return s;
+    if (plan.fits) return s + fmt::format("fits in {}\n", format_bytes(plan.memory_limit));
+    s += fmt::format("does not fit in {} per rank\n", format_bytes(plan.memory_limit));
+    return s + advice(plan.suggestions);
+}
+
+std::string advice(const std::vector<Suggestion>& suggestions) {
+    std::string s;
+    for (const Suggestion& x : suggestions) s += fmt::format("{}  # device peak {}\n", x.change, format_bytes(x.peak_bytes));
+    return s.empty() ? "no change of the input that was tried makes it fit\n" : s;
 }
 
 std::string json(const Plan& plan) {
     std::string programs, suggestions;
     for (const ProgramPlan& p : plan.programs) programs += (programs.empty() ? "\n  " : ",\n  ") + json_program(p);
-    for (const Suggestion& x : plan.suggestions) suggestions += fmt::format("{}{{\"change\": \"{}\", \"peak_bytes\": {}}}", suggestions.empty() ? "" : ", ", x.change, x.peak_bytes);
-    return fmt::format("{{\"parameters\": {}, \"ranks\": {}, \"programs\": [{}],\n \"flops\": {{\"model\": {:.17g}, \"hardware\": {:.17g}}},\n \"pipeline\": {{\"schedule\": \"{}\", \"microbatches\": {}, "
-                       "\"bubble_fraction\": {:.17g}}},\n \"fits\": {}, \"suggestions\": [{}]}}\n",
-                       plan.parameters, plan.ranks, programs, plan.model_flops, plan.hardware_flops, plan.schedule, plan.microbatches, plan.bubble_fraction, plan.fits ? "true" : "false", suggestions);
+    for (const Suggestion& x : plan.suggestions)
+        suggestions += fmt::format("{}{{\"change\": \"{}\", \"peak_bytes\": {}}}", suggestions.empty() ? "" : ", ", x.change, x.peak_bytes);
+    return fmt::format("{{\"parameters\": {}, \"ranks\": {}, \"programs\": [{}],\n"
+                       " \"flops\": {{\"model\": {:.17g}, \"hardware\": {:.17g}}},\n"
+                       " \"pipeline\": {{\"schedule\": \"{}\", \"microbatches\": {}, \"bubble_fraction\": {:.17g}}},\n"
+                       " \"fits\": {}, \"suggestions\": [{}]}}\n",
+                       plan.parameters, plan.ranks, programs, plan.model_flops, plan.hardware_flops, plan.schedule, plan.microbatches,
+                       plan.bubble_fraction, plan.fits ? "true" : "false", suggestions);
 }
 
-std::string does_not_fit(const Program& p, std::int64_t limit, std::int64_t rank) {
+std::string does_not_fit(const Program& p, const Budget& budget, std::int64_t rank) {
     const TierPeak& d = p.peaks[0];
-    std::string s = fmt::format("rank {} needs {} of device memory and has {} (device.memory_limit)\n", rank, bytes(d.arena), bytes(limit));
-    if (d.op >= 0 && static_cast<std::size_t>(d.op) < p.ops.size()) s += fmt::format("  the peak stands at op {}\n", text(p, static_cast<std::size_t>(d.op)));
-    for (std::size_t b = 0; b < book_count; ++b) s += fmt::format("  {:>12} {:>12}\n", name_of(static_cast<Book>(b)), bytes(d.books[b]));
+    std::string s = fmt::format("rank {} needs {} of device memory and has {} ({}): {} too little\n", rank, format_bytes(d.arena),
+                                format_bytes(budget.bytes), budget.by, format_bytes(d.arena - budget.bytes));
+    if (d.op >= 0 && static_cast<std::size_t>(d.op) < p.ops.size())
+        s += fmt::format("  the peak stands at op {}\n", text(p, static_cast<std::size_t>(d.op)));
+    for (std::size_t b = 0; b < book_count; ++b)
+        s += fmt::format("  {:>12} {:>12}\n", name_of(static_cast<Book>(b)), format_bytes(d.books[b]));
     std::vector<const Buffer*> there;
     for (const Buffer& b : p.buffers)
         if (b.tier == Tier::device && b.first >= 0 && b.first <= d.op && d.op <= b.last) there.push_back(&b);
     std::sort(there.begin(), there.end(), [](const Buffer* a, const Buffer* b) { return a->bytes > b->bytes; });
     s += "  the largest there:";
-    for (std::size_t i = 0; i < std::min<std::size_t>(there.size(), 5); ++i) s += fmt::format("{} {} ({})", i ? "," : "", p.tables->name(there[i]->name), bytes(there[i]->bytes));
-    return s + "\n  `quadrille plan` with the same input says what would make it fit";
+    for (std::size_t i = 0; i < std::min<std::size_t>(there.size(), 5); ++i)
+        s += fmt::format("{} {} ({})", i ? "," : "", p.tables->name(there[i]->name), format_bytes(there[i]->bytes));
+    return s + "\n";
 }
 
 }  // namespace quadrille

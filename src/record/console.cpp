@@ -1,6 +1,6 @@
 #include "record/console.hpp"
 
-#include "record/format.hpp"
+#include "base/format.hpp"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>

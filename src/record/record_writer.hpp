@@ -27,7 +27,7 @@ class RecordWriter {
     // is always due. Ask at each log interval.
     bool due(Clock::time_point now = Clock::now()) const;
 
-    double seconds_spent() const { return spent_; }
+    double seconds_spent() const { return spent_; }  // in `write`, all together; tests of `due` cannot know it otherwise
     const std::filesystem::path& path() const { return path_; }
 
   private:

@@ -1,8 +1,11 @@
 #include "record/report.hpp"
 
 #include "base/error.hpp"
-#include "record/format.hpp"
+#include "base/format.hpp"
+#include "record/hdf5_image.hpp"
 #include "record/record_reader.hpp"
+#include "record/replace_file.hpp"
+#include "record/trace_report.hpp"
 
 #include <yaml-cpp/yaml.h>
 #include <algorithm>
@@ -13,6 +16,7 @@
 namespace quadrille {
 namespace {
 
+constexpr std::size_t device_tier = 0, host_tier = 1;  // of RunRecord::tiers
 constexpr std::size_t n_categories = RunRecord::categories.size(), n_tiers = RunRecord::tiers.size(),
                       n_books = RunRecord::books.size();
 using Table = std::vector<std::vector<std::string>>;
@@ -125,6 +129,18 @@ std::string outcome(const RunRecord& record, const Input& input) {
                        input.value("train", "steps"), record.complete ? "complete" : "not complete", end);
 }
 
+// What no book holds of the largest process: libraries, the program's text, batches read ahead, what packing loses.
+std::string process_line(const RunRecord& record) {
+    if (!any(record.process_peak)) return "";
+    const auto largest = std::max_element(record.process_peak.begin(), record.process_peak.end());
+    std::int64_t outside = *largest;
+    for (const std::size_t tier : {device_tier, host_tier}) outside -= tier_peak(record.measured_peak, largest - record.process_peak.begin(), tier);
+    std::string line = fmt::format("  largest process, by the operating system: {}", format_bytes(*largest));
+    if (any(record.measured_peak) && outside >= 0)
+        line += fmt::format(", of which {} in no book (libraries, the program's text, batches, packing)", format_bytes(outside));
+    return line + "\n";
+}
+
 }  // namespace
 
 std::string memory_ledger(const RunRecord& record) {
@@ -137,11 +153,7 @@ std::string memory_ledger(const RunRecord& record) {
     }
     if (text.empty()) return "memory: nothing predicted and nothing measured\n";
     text += agreement(record);
-    if (any(record.process_peak)) {
-        const std::int64_t most = *std::max_element(record.process_peak.begin(), record.process_peak.end());
-        text += fmt::format("  largest process, by the operating system: {}\n", format_bytes(most));
-    }
-    return text;
+    return text + process_line(record);
 }
 
 std::string time_ledger(const RunRecord& record) {
@@ -206,6 +218,8 @@ std::string inspect_record(const std::filesystem::path& path) {
     const std::filesystem::path file = std::filesystem::is_directory(path, ignored) ? path / "run.h5" : path;
     if (!std::filesystem::exists(file, ignored))
         throw Error(Exit::refused, fmt::format("inspect: {}: there is no run record here", file.string()));
+    if (const Hdf5ImageReader image(file.string(), read_file(file)); image.exists("/trace"))
+        return fmt::format("{}: {}", file.string(), trace_summary(image));
     RecordOrigin origin;
     const RunRecord record = read_record(file, &origin);
     return fmt::format("{}: {}, written by quadrille {} ({})\n", file.string(), origin.schema, origin.version,

@@ -5,7 +5,7 @@
 namespace quadrille {
 
 ByteRange range_of(const Program& program, const Coordinate& at, TensorId t) {
-    const Tensor& x = program.tensors[static_cast<std::size_t>(t)];
+    const Tensor& x = program.tensor(t);
     const Buffer& buffer = program.buffers[static_cast<std::size_t>(x.buffer)];
     if (buffer.offset < 0) require(false, fmt::format("runtime: {} has no place in the arena", program.name(t)));
     const std::int64_t count = program.tables->count(x.type), size = bytes_of(program.type(t).dtype);

@@ -20,7 +20,8 @@ constexpr std::int64_t huge_page = std::int64_t{2} << 20;
 void touch(std::byte* data, std::int64_t size, int threads) {
     const std::int64_t page = sysconf(_SC_PAGESIZE), pages = (size + huge_page - 1) / huge_page;
     const auto work = [=](std::int64_t first, std::int64_t last) {
-        for (std::int64_t at = first * huge_page; at < std::min(size, last * huge_page); at += page) *static_cast<volatile std::byte*>(data + at) = std::byte{0};
+        for (std::int64_t at = first * huge_page; at < std::min(size, last * huge_page); at += page)
+            *static_cast<volatile std::byte*>(data + at) = std::byte{0};
     };
     std::vector<std::thread> team;
     const std::int64_t n = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(pages, 1));
@@ -42,7 +43,8 @@ Arena::Arena(const std::array<std::int64_t, tier_count>& bytes, std::string_view
         if (at == MAP_FAILED) {
             const char* const why = std::strerror(errno);
             release();
-            throw Error(Exit::no_memory, fmt::format("rank {}: {} bytes of {} memory for {} cannot be had: {}", rank, bytes[t], name_of(tier), purpose, why));
+            throw Error(Exit::no_memory,
+                        fmt::format("rank {}: {} bytes of {} memory for {} cannot be had: {}", rank, bytes[t], name_of(tier), purpose, why));
         }
         const auto address = reinterpret_cast<std::uintptr_t>(at);
         const std::uintptr_t aligned = (address + huge_page - 1) / huge_page * huge_page;

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "cpu/attention.hpp"
+#include "ir/table.hpp"
 #include "runtime/bindings.hpp"
 
 namespace quadrille {
@@ -38,25 +39,27 @@ Kernel bind_attention(const Call& c) {
     const Attributes& a = c.attributes();
     const bool backward = c.op.kind == Kind::attention_dx;
     require(!a.unexpanded, "runtime: a ring was not expanded");
-    const std::size_t fixed = (backward ? 6 : 3) + (a.documents ? 1 : 0);
-    for (std::size_t i = 0; a.carries && i < c.out.size(); ++i) require(c.in[fixed + i] == c.out[i], "runtime: a running attention does not share its storage");
+    const std::size_t fixed = attention_operands(c.op.kind, a.documents);
+    for (std::size_t i = 0; a.carries && i < c.out.size(); ++i)
+        require(c.in[fixed + i] == c.out[i], "runtime: a running attention does not share its storage");
     const Attention at = arguments(c, fixed);
     const auto keyed = [at, stream = a.stream](const StepInputs& s) {
         Attention now = at;
         now.dropout.key = random_key(s.seed, s.step, stream);
         return now;
     };
+    const DType type = c.out_tensor(0).dtype;
+    const bool carries = a.carries;
     if (backward)
-        return [keyed, o = c.in[3], lse = reinterpret_cast<const float*>(c.in[4]), d_o = c.in[5], out = c.out, type = c.out_tensor(0).dtype, carries = a.carries](const StepInputs& s) {
+        return [=, o = c.in[3], lse = reinterpret_cast<const float*>(c.in[4]), d_o = c.in[5], out = c.out](const StepInputs& s) {
             attention_dx(keyed(s), o, lse, d_o, out[0], out[1], out[2], type, carries);
         };
-    return [keyed, o = c.out[0], type = c.out_tensor(0).dtype, lse = reinterpret_cast<float*>(c.out[1]), carries = a.carries](const StepInputs& s) {
-        attention(keyed(s), o, type, lse, carries);
-    };
+    return [=, o = c.out[0], lse = reinterpret_cast<float*>(c.out[1])](const StepInputs& s) { attention(keyed(s), o, type, lse, carries); };
 }
 
 std::int64_t attention_workspace(const Program& program, const Op& op, int threads) {
-    const auto q = local_shape(program.grid(), program.type(program.inputs(op)[0])), k = local_shape(program.grid(), program.type(program.inputs(op)[1]));
+    const auto in = program.inputs(op);
+    const auto q = local_shape(program.grid(), program.type(in[0])), k = local_shape(program.grid(), program.type(in[1]));
     return attention_workspace(AttentionShape{q[0], q[1], k[1], q[2], k[2], q[3]}, threads, op.kind == Kind::attention_dx);
 }
 

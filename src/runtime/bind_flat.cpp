@@ -35,12 +35,12 @@ Kernel bind_sum_squares(const Call& c) {
     const Tables& tables = *c.program.tables;
     const auto picked = stretches(c, c.in_tensor(0), [&](const Parameter& p) { return (tables.type(p.type).place.cut_axes() & tensor_axes) == which; });
     const auto type = c.in_tensor(0).dtype;
-    return [=, g = c.in[0], out = reinterpret_cast<double*>(c.out[0])](const StepInputs&) {
+    return [=, g = c.in[0], out = reinterpret_cast<double*>(c.out[0]), workspace = c.workspace](const StepInputs&) {
         double sum = 0.0;
         for (const Stretch& s : picked) {
             const std::int64_t border = std::min(s.end, (s.begin + flat_block - 1) / flat_block * flat_block);
-            if (border > s.begin) sum += sum_squares(g + s.begin * bytes_of(type), type, border - s.begin);
-            if (s.end > border) sum += sum_squares(g + border * bytes_of(type), type, s.end - border);
+            if (border > s.begin) sum += sum_squares(g + s.begin * bytes_of(type), type, border - s.begin, workspace);
+            if (s.end > border) sum += sum_squares(g + border * bytes_of(type), type, s.end - border, workspace);
         }
         *out = sum;
     };
@@ -121,6 +121,10 @@ Kernel bind_join(const Call& c) {
 double clip_factor(double norm2, double clip) {
     const double norm = std::sqrt(norm2);
     return clip > 0 && norm > clip ? clip / (norm + 1e-6) : 1.0;
+}
+
+std::int64_t sum_squares_workspace(const Program& program, const Op& op) {
+    return sum_squares_workspace(local_count(program.grid(), program.type(program.inputs(op)[0])));
 }
 
 Kernel bind_flat(const Call& c) {

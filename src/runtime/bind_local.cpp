@@ -12,8 +12,9 @@ namespace quadrille {
 Kernel bind_load(const Call& c) {
     const Input input = c.attributes().input;
     const auto& positions = c.lists.of(c.out_type(0), c.out_tensor(0).dims - 1);
+    const std::int64_t rows = c.out_count(0) / static_cast<std::int64_t>(positions.size());
     if (input == Input::positions)
-        return [to = reinterpret_cast<std::int32_t*>(c.out[0]), rows = c.out_count(0) / static_cast<std::int64_t>(positions.size()), &positions](const StepInputs&) {
+        return [rows, to = reinterpret_cast<std::int32_t*>(c.out[0]), &positions](const StepInputs&) {
             for (std::int64_t row = 0, at = 0; row < rows; ++row)
                 for (const std::int64_t p : positions) to[at++] = static_cast<std::int32_t>(p);
         };

@@ -18,63 +18,78 @@ std::string shared(const std::string& a, const std::string& b) {
 
 struct Side { std::string letters; std::size_t operand; };
 
-std::int64_t size_of(const Call& c, const Side& s, const std::string& group) {
-    const auto shape = c.in_shape(s.operand);
+const TensorType& operand(const Program& p, const Op& op, std::size_t i) { return p.type(p.inputs(op)[i]); }
+
+std::int64_t size_of(const Program& p, const Op& op, const Side& s, const std::string& group) {
+    const auto shape = local_shape(p.grid(), operand(p, op, s.operand));
     std::int64_t n = 1;
     for (const char l : group) n *= shape[s.letters.find(l)];
     return n;
 }
 
 // Whether an operand is stored [second, first] rather than [first, second].
-bool transposed(const Call& c, const std::string& letters, const std::string& first, const std::string& second) {
+bool transposed(const std::string& letters, const std::string& first, const std::string& second) {
     if (letters == first + second) return false;
-    if (letters != second + first) require(false, fmt::format("runtime: '{}' is no matrix product", c.attributes().signature));
+    require(letters == second + first, "runtime: an operand's letters make no matrix");
     return true;
 }
 
-// A sum kept in bf16, or a bf16 product of fp32 operands: the product is made in fp32 beside it, and rounded once, with the sum.
-bool beside(const Op& op, DType in, DType out) { return out != DType::f32 && (op.adds || in == DType::f32); }
+// The product without its addresses, and which operands it takes for a and b.
+struct Product {
+    Gemm gemm;
+    std::size_t a, b;
+};
 
-Gemm product_of(const Call& c, const Signature& s) {
+Product product_of(const Program& p, const Op& op) {
+    const Signature s = parse_signature(p.attributes(op).signature);
     Side a{s.in[0], 0}, b{s.in[1], 1};
     std::string m = shared(s.out[0], a.letters), n = shared(s.out[0], b.letters);
     if (s.out[0] == n + m && s.out[0] != m + n) {  // the other way round: c transposed is b's rows times a's
         std::swap(m, n);
-        a = {s.in[1], 1};
-        b = {s.in[0], 0};
+        std::swap(a, b);
     }
     const std::string k = shared(a.letters, b.letters);
     if (s.out[0] != m + n || m.size() + n.size() != s.out[0].size() || !shared(k, s.out[0]).empty())
-        require(false, fmt::format("runtime: '{}' is no matrix product", c.attributes().signature));
+        require(false, fmt::format("runtime: '{}' is no matrix product", p.attributes(op).signature));
+    require(s.in.size() == 2 || s.in[2] == n, "runtime: a bias has the letters of the product's columns");
     Gemm g;
-    g.m = size_of(c, a, m);
-    g.n = size_of(c, b, n);
-    g.k = size_of(c, a, k);
-    g.a = c.in[a.operand];
-    g.b = c.in[b.operand];
-    g.a_type = c.in_tensor(a.operand).dtype;
-    g.b_type = c.in_tensor(b.operand).dtype;
-    g.a_transposed = transposed(c, a.letters, m, k);
-    g.b_transposed = transposed(c, b.letters, k, n);
+    g.m = size_of(p, op, a, m);
+    g.n = size_of(p, op, b, n);
+    g.k = size_of(p, op, a, k);
+    g.a_type = operand(p, op, a.operand).dtype;
+    g.b_type = operand(p, op, b.operand).dtype;
+    g.c_type = p.type(p.outputs(op)[0]).dtype;
+    g.a_transposed = transposed(a.letters, m, k);
+    g.b_transposed = transposed(b.letters, k, n);
     g.lda = g.a_transposed ? g.m : g.k;
     g.ldb = g.b_transposed ? g.k : g.n;
     g.ldc = g.n;
-    g.c = c.out[0];
-    g.c_type = c.out_tensor(0).dtype;
-    if (s.in.size() > 2) {
-        require(s.in[2] == n, "runtime: a bias has the letters of the product's columns");
-        g.bias = c.in[2];
-        g.bias_type = c.in_tensor(2).dtype;
-    }
-    return g;
+    return {g, a.operand, b.operand};
+}
+
+// A sum kept in bf16, or a bf16 product of fp32 operands: the product is made in fp32 beside it, in the first bytes of the workspace, and
+// rounded once, with the sum. How many bytes that takes.
+std::int64_t bytes_beside(const Op& op, const Gemm& g) {
+    if (g.c_type == DType::f32 || !(op.adds || g.a_type == DType::f32)) return 0;
+    return (g.m * g.n * bytes_of(DType::f32) + 63) / 64 * 64;
 }
 
 }  // namespace
 
 Kernel bind_matmul(const Call& c) {
-    Gemm g = product_of(c, parse_signature(c.attributes().signature));
+    const Product product = product_of(c.program, c.op);
+    Gemm g = product.gemm;
+    g.a = c.in[product.a];
+    g.b = c.in[product.b];
+    g.c = c.out[0];
+    if (c.operands() > 2) {
+        g.bias = c.in[2];
+        g.bias_type = c.in_tensor(2).dtype;
+    }
+    const std::int64_t beside = bytes_beside(c.op, g);
+    if (c.workspace) g.workspace = c.workspace + beside;
     if (c.op.kind == Kind::matmul_gelu) return [g, y = c.out[1]](const StepInputs&) { gemm_gelu(g, y); };
-    if (beside(c.op, g.a_type, g.c_type)) {
+    if (beside > 0) {
         require(c.workspace != nullptr, "runtime: a sum of products in bf16 needs workspace");
         g.c = c.workspace;
         g.c_type = DType::f32;
@@ -88,10 +103,11 @@ Kernel bind_matmul(const Call& c) {
     return [g](const StepInputs&) { gemm(g); };
 }
 
-std::int64_t matmul_workspace(const Program& program, const Op& op) {
-    const TensorId y = program.outputs(op)[0];
-    if (!beside(op, program.type(program.inputs(op)[0]).dtype, program.type(y).dtype)) return 0;
-    return local_count(program.grid(), program.type(y)) * bytes_of(DType::f32);
+std::int64_t matmul_workspace(const Program& program, const Op& op, int threads) {
+    Gemm g = product_of(program, op).gemm;
+    const std::int64_t beside = bytes_beside(op, g);
+    if (beside > 0) g.c_type = DType::f32;
+    return beside + gemm_workspace(g, threads);
 }
 
 }  // namespace quadrille

@@ -6,13 +6,14 @@ namespace quadrille {
 
 // c[out] = a[..] b[..] (+ bias) for any signature that is one matrix product after grouping letters.
 Kernel bind_matmul(const Call& c);
-std::int64_t matmul_workspace(const Program& program, const Op& op);
+std::int64_t matmul_workspace(const Program& program, const Op& op, int threads);
 
 Kernel bind_attention(const Call& c);
 std::int64_t attention_workspace(const Program& program, const Op& op, int threads);
 
 // sum_squares, adamw, sgd, join: what looks into a unit's flat buffer.
 Kernel bind_flat(const Call& c);
+std::int64_t sum_squares_workspace(const Program& program, const Op& op);
 // How much a norm that is the square root of norm2 scales gradients; norm2 must be finite. Pascanu et al. 2013, section 3.2.
 double clip_factor(double norm2, double clip);
 

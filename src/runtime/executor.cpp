@@ -51,7 +51,9 @@ std::vector<std::string> wire_axes(const Program& program) {
     return names;
 }
 
-std::int64_t device_workspace(const Program& program, const Op& op, int threads) { return kernel_workspace(program, op, threads); }
+std::function<std::int64_t(const Program&, const Op&)> device_workspace(int threads) {
+    return [threads](const Program& program, const Op& op) { return kernel_workspace(program, op, threads); };
+}
 
 std::string label(const Program& program, const Op& op) {
     constexpr std::array<char, 4> parts = {'F', 'B', 'W', 'S'};

@@ -8,6 +8,7 @@
 #include "runtime/arena.hpp"
 #include "runtime/step.hpp"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,8 +41,8 @@ class Executor {
     std::unique_ptr<State> state_;
 };
 
-// Bytes of scratch memory that an op's kernel needs on `threads` threads, for lay_out. Pure.
-std::int64_t device_workspace(const Program& program, const Op& op, int threads);
+// Bytes of scratch memory that each op's kernel needs on `threads` threads, for lay_out. Pure.
+std::function<std::int64_t(const Program&, const Op&)> device_workspace(int threads);
 
 // What the op is called in a trace: "F layers.0 matmul@3".
 std::string label(const Program& program, const Op& op);

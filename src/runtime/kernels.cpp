@@ -40,26 +40,41 @@ Kernel bind_sum(const Call& c) {
     };
 }
 
+// Without the place of this rank's rows, which depends on its coordinate.
+Embedding embedding_of(const Program& p, const Op& op) {
+    const TensorType& table = op.kind == Kind::embedding_dw ? p.type(p.outputs(op)[0]) : p.type(p.inputs(op)[1]);
+    const auto local = local_shape(p.grid(), table);
+    return {local_count(p.grid(), p.type(p.inputs(op)[0])), local[1], 0, local[0]};
+}
+
 Kernel bind_embedding(const Call& c) {
     const bool backward = c.op.kind == Kind::embedding_dw;
     const TensorType& table = backward ? c.out_tensor(0) : c.in_tensor(1);
-    const auto local = local_shape(c.program.grid(), table);
-    const Embedding e{c.in_count(0), local[1], first_index(c.program.grid(), table, 0, c.at), local[0]};
+    Embedding e = embedding_of(c.program, c.op);
+    e.first_row = first_index(c.program.grid(), table, 0, c.at);
     require(table.place.cuts[1].empty(), "runtime: a table's rows are whole");
     const auto* ids = as<std::int32_t>(c.in[0]);
     if (backward)
-        return [=, dy = c.in[1], y = c.out[0], from = c.in_tensor(1).dtype, to = table.dtype, adds = c.op.adds](const StepInputs&) { embedding_dw(e, ids, dy, from, y, to, adds); };
+        return [=, dy = c.in[1], y = c.out[0], from = c.in_tensor(1).dtype, to = table.dtype, adds = c.op.adds, workspace = c.workspace](const StepInputs&) {
+            embedding_dw(e, ids, dy, from, y, to, adds, workspace);
+        };
     return [=, rows = c.in[1], y = c.out[0], type = table.dtype](const StepInputs&) { embedding(e, ids, rows, y, type); };
 }
 
-Kernel bind_norm(const Call& c) {
-    const Attributes& a = c.attributes();
+Norm norm_of(const Program& p, const Op& op) {
+    const Attributes& a = p.attributes(op);
+    const TensorType& x = p.type(p.inputs(op)[0]);
     Norm n;
-    n.h = c.in_tensor(0).shape[static_cast<std::size_t>(c.in_tensor(0).dims - 1)];
-    n.rows = c.in_count(0) / n.h;
+    n.h = x.shape[static_cast<std::size_t>(x.dims - 1)];
+    n.rows = local_count(p.grid(), x) / n.h;
     n.eps = static_cast<float>(a.eps);
     n.rms = a.rms;
-    n.t = c.in_tensor(0).dtype;
+    n.t = x.dtype;
+    return n;
+}
+
+Kernel bind_norm(const Call& c) {
+    const Norm n = norm_of(c.program, c.op);
     const auto& in = c.in;
     switch (c.op.kind) {
         case Kind::norm:
@@ -71,9 +86,8 @@ Kernel bind_norm(const Call& c) {
         case Kind::norm_dx:
             return [=, x = in[0], gain = in[1], dy = in[2], dx = c.out[0]](const StepInputs&) { norm_dx(n, x, gain, dy, dx); };
         default:
-            return [=, x = in[0], dy = in[1], gain = c.out[0], bias = c.out.size() > 1 ? c.out[1] : nullptr, type = c.out_tensor(0).dtype, adds = c.op.adds](const StepInputs&) {
-                norm_dw(n, x, dy, gain, bias, type, adds);
-            };
+            return [=, x = in[0], dy = in[1], gain = c.out[0], bias = c.out.size() > 1 ? c.out[1] : nullptr, type = c.out_tensor(0).dtype,
+                    adds = c.op.adds, workspace = c.workspace](const StepInputs&) { norm_dw(n, x, dy, gain, bias, type, adds, workspace); };
     }
 }
 
@@ -187,9 +201,14 @@ Kernel bind_kernel(const Call& c) {
 }
 
 std::int64_t kernel_workspace(const Program& program, const Op& op, int threads) {
-    if (op.kind == Kind::attention || op.kind == Kind::attention_dx) return attention_workspace(program, op, threads);
-    if (op.kind == Kind::matmul) return matmul_workspace(program, op);
-    return 0;
+    switch (op.kind) {
+        case Kind::attention: case Kind::attention_dx: return attention_workspace(program, op, threads);
+        case Kind::matmul: case Kind::matmul_gelu: return matmul_workspace(program, op, threads);
+        case Kind::norm_dw: return norm_dw_workspace(norm_of(program, op));
+        case Kind::embedding_dw: return embedding_dw_workspace(embedding_of(program, op), threads);
+        case Kind::sum_squares: return sum_squares_workspace(program, op);
+        default: return 0;
+    }
 }
 
 }  // namespace quadrille

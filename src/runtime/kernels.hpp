@@ -1,7 +1,7 @@
 // From an op to the kernel that runs it: one switch over the kinds. Shapes, index lists, signatures and addresses are settled
 // when the op is bound, once, so that running it is one call. No arithmetic here: that is the room cpu's.
 #pragma once
-#include "runtime/index_runs.hpp"
+#include "runtime/index_lists.hpp"
 #include "runtime/step.hpp"
 
 #include <functional>
@@ -20,8 +20,8 @@ struct Call {
     IndexLists& lists;                // outlives the kernel
 
     const Attributes& attributes() const { return program.attributes(op); }
-    TypeId in_type(std::size_t i) const { return program.tensors[static_cast<std::size_t>(program.inputs(op)[i])].type; }
-    TypeId out_type(std::size_t i) const { return program.tensors[static_cast<std::size_t>(program.outputs(op)[i])].type; }
+    TypeId in_type(std::size_t i) const { return program.tensor(program.inputs(op)[i]).type; }
+    TypeId out_type(std::size_t i) const { return program.tensor(program.outputs(op)[i]).type; }
     const TensorType& in_tensor(std::size_t i) const { return program.tables->type(in_type(i)); }
     const TensorType& out_tensor(std::size_t i) const { return program.tables->type(out_type(i)); }
     std::array<std::int64_t, max_dims> in_shape(std::size_t i) const { return local_shape(program.grid(), in_tensor(i)); }

@@ -23,6 +23,12 @@ void MemoryMeter::touch(BufferId buffer, std::int64_t begin, std::int64_t end, s
     u.last = std::max(u.last, done - 1);
 }
 
+void MemoryMeter::hold(Tier tier, Book book, std::int64_t bytes) {
+    MeasuredPeak& held = held_[static_cast<std::size_t>(tier)];
+    held.bytes += bytes;
+    held.books[static_cast<std::size_t>(book)] += bytes;
+}
+
 std::array<MeasuredPeak, tier_count> MemoryMeter::peaks() const {
     // What comes and goes before each op; the state comes first and stays.
     struct Change { std::size_t buffer; bool comes; };
@@ -33,7 +39,7 @@ std::array<MeasuredPeak, tier_count> MemoryMeter::peaks() const {
         changes[stays ? 0 : static_cast<std::size_t>(uses_[b].first)].push_back({b, true});
         if (!stays) changes[static_cast<std::size_t>(uses_[b].last) + 1].push_back({b, false});
     }
-    std::array<MeasuredPeak, tier_count> peaks{}, now{};
+    std::array<MeasuredPeak, tier_count> peaks{}, now = held_;
     for (std::size_t i = 0; i < changes.size(); ++i) {
         for (const bool comes : {false, true})
             for (const Change& c : changes[i]) {

@@ -15,6 +15,8 @@ class MemoryMeter {
     MemoryMeter(const Program& program, const Coordinate& at);
     // Op `op` is handed bytes [begin, end) of its arena, which belong to `buffer`, and has done with them before op `done`.
     void touch(BufferId buffer, std::int64_t begin, std::int64_t end, std::int32_t op, std::int32_t done);
+    // So many bytes of this book are held all the time, in no buffer of the program.
+    void hold(Tier tier, Book book, std::int64_t bytes);
     // The high-water mark per tier. A buffer counts, with the hull of what was handed out of it, from its first op to its last.
     std::array<MeasuredPeak, tier_count> peaks() const;
 
@@ -25,6 +27,7 @@ class MemoryMeter {
   private:
     const Program& program_;
     std::vector<Use> uses_;
+    std::array<MeasuredPeak, tier_count> held_{};
 };
 
 }  // namespace quadrille

@@ -1,27 +1,17 @@
 #include "runtime/moves.hpp"
 
 #include "base/error.hpp"
+#include "ir/table.hpp"
 
 namespace quadrille {
 namespace {
 
-using Runs = std::array<IndexRuns, max_dims>;
+using Runs = std::array<Extents, max_dims>;
 
 Runs runs_of(const Grid& grid, const TensorType& t, const Coordinate& at) {
     Runs out;
     for (int d = 0; d < t.dims; ++d) out[static_cast<std::size_t>(d)] = index_runs(grid, t, d, at);
     return out;
-}
-
-std::int64_t total(const IndexRuns& runs) {
-    std::int64_t n = 0;
-    for (const IndexRun& r : runs) n += r.count;
-    return n;
-}
-
-void append(Slice& to, Extent e) {
-    if (!to.empty() && to.back().offset + to.back().count == e.offset) to.back().count += e.count;
-    else to.push_back(e);
 }
 
 // The elements of `part` in a row-major buffer over `whole`: the product, dim by dim, of their positions along each.
@@ -32,9 +22,9 @@ Slice locate(const Runs& whole, const Runs& part, int dims) {
         const auto i = static_cast<std::size_t>(d);
         const bool solid = inner.size() == 1 && inner[0].offset == 0 && inner[0].count == size;
         Slice outer;
-        for (const IndexRun& r : positions_in(whole[i], part[i])) {
-            if (solid) { append(outer, {r.first * size, r.count * size}); continue; }
-            for (std::int64_t k = r.first; k < r.first + r.count; ++k)
+        for (const Extent& r : positions_in(whole[i], part[i])) {
+            if (solid) { append(outer, {r.offset * size, r.count * size}); continue; }
+            for (std::int64_t k = r.offset; k < r.offset + r.count; ++k)
                 for (const Extent& e : inner) append(outer, {k * size + e.offset, e.count});
         }
         inner = std::move(outer);
@@ -53,9 +43,7 @@ Runs common(const Runs& a, const Runs& b) {
 void drop_if_equal(std::vector<Slice>& slices, std::int64_t count) {
     const auto n = static_cast<std::int64_t>(slices.size());
     for (std::int64_t i = 0; i < n; ++i) {
-        const Slice& s = slices[static_cast<std::size_t>(i)];
-        const Extent cut = equal_cut(count, n, i);
-        if (s.size() != 1 || s[0].offset != cut.offset || s[0].count != cut.count) return;
+        if (slices[static_cast<std::size_t>(i)] != Slice{equal_cut(count, n, i)}) return;
     }
     slices.clear();
 }
@@ -109,11 +97,6 @@ void check_turn(const Grid& grid, const TensorType& from, const TensorType& to, 
     }
 }
 
-std::vector<int> pp_members(const Grid& grid, Holders holders) {
-    if (holders == Holders::ends) return {0, grid.extent(Axis::pp) - 1};
-    return {};  // all
-}
-
 Move plan_message(const Program& program, const Op& op, const Coordinate& at) {
     const Attributes& a = program.attributes(op);
     const TensorId t = op.kind == Kind::send ? program.inputs(op)[0] : program.outputs(op)[0];
@@ -128,17 +111,13 @@ Move plan_message(const Program& program, const Op& op, const Coordinate& at) {
     return m;
 }
 
-Change change_of(const Program& program, const Op& op) {
-    return change(program.type(program.inputs(op)[0]), program.type(program.outputs(op)[0]).place);
-}
-
 }  // namespace
 
-AxisSet axes_of(const Program& program, const Op& op) { return op.kind == Kind::redistribute ? change_of(program, op).axes : AxisSet(Axis::pp); }
+AxisSet axes_of(const Program& program, const Op& op) { return op.kind == Kind::redistribute ? change(program, op).axes : AxisSet(Axis::pp); }
 
 std::vector<int> members_of(const Program& program, const Op& op, const Coordinate& at) {
-    const TensorType& to = program.type(program.outputs(op)[0]);
-    const std::vector<std::int64_t> ranks = program.grid().group(at, axes_of(program, op), pp_members(program.grid(), to.place.holders));
+    const std::vector<int> along_pp = pp_members(program.grid(), program.destination(op).holders);
+    const std::vector<std::int64_t> ranks = program.grid().group(at, axes_of(program, op), along_pp);
     return {ranks.begin(), ranks.end()};
 }
 
@@ -151,7 +130,7 @@ MovePlan plan_move(const Program& program, const Op& op, const Coordinate& at) {
         return plan;
     }
     const auto inputs = program.inputs(op), outputs = program.outputs(op);
-    const Change moved = change_of(program, op);
+    const Change moved = change(program, op);
     plan.members = members_of(program, op, at);
     Move& m = plan.move;
     m.kind = kind_of(moved.pair);
@@ -175,7 +154,7 @@ MovePlan plan_move(const Program& program, const Op& op, const Coordinate& at) {
 
 LocalMove plan_local(const Program& program, const Op& op, const Coordinate& at) {
     const TensorType &from = program.type(program.inputs(op)[0]), &to = program.type(program.outputs(op)[0]);
-    const Change c = change(from, to.place);
+    const Change c = change(program, op);
     LocalMove local;
     if (c.pair == Pair::slice) local.mine = slice_of(program.grid(), from, at, to, at);
     for (const Axis a : c.axes.list()) local.keeps = local.keeps && at[a] == 0;

@@ -2,8 +2,7 @@
 // without addresses. Who takes part and whose elements lie where follow from the types' index lists. Pure.
 #pragma once
 #include "comm/move.hpp"
-#include "ir/table.hpp"
-#include "runtime/index_runs.hpp"
+#include "ir/program.hpp"
 
 #include <string>
 #include <vector>
@@ -11,7 +10,7 @@
 namespace quadrille {
 
 struct MovePlan {
-    Move move;                          // segments have counts only; group and axis are not set
+    Move move;                          // segments have counts only; the group is not set
     std::vector<int> members;           // world ranks of the group, in ring order; empty for send and receive
     AxisSet axes;                       // that it goes over
 };

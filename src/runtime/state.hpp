@@ -1,6 +1,5 @@
-// The training state in the arena: its first values, and whole parameters put together from the ranks' pieces.
+// Where the training state lies in a rank's arena, and its first values.
 #pragma once
-#include "comm/world.hpp"
 #include "ir/program.hpp"
 #include "runtime/arena.hpp"
 
@@ -15,13 +14,16 @@ void initialize(const Program& training, const Coordinate& at, Arena& arena, std
 
 enum class Copy : std::uint8_t { weight, master, gradient, m, v };  // master: the weight itself in fp32 runs
 
-// The global value of program.parameters[parameter], in true shape and row-major, on rank 0; empty elsewhere. Collective over
-// the world. A gradient is what the last step left in its buffer: valid where nothing later in the step used that memory.
-// `replicas_equal`, if given, is set on rank 0: whether all copies of every element have the same bits.
-std::vector<float> gather_parameter(const Program& training, World& world, const Arena& arena, int parameter, Copy what,
-                                    bool* replicas_equal = nullptr);
+// `count` elements of a parameter, from `element` on in its true shape and row-major, that stand one after the other at `data`.
+struct Piece {
+    std::byte* data = nullptr;
+    DType dtype = DType::f32;
+    std::int64_t element = 0, count = 0;
+};
 
-// True if all copies of every parameter are bit-equal over the ranks that hold them. The same answer on all. Collective.
-bool replicas_equal(const Program& training, World& world, const Arena& arena);
+// What the rank at `at` holds of program.parameters[parameter]: nothing where another pp coordinate does, or where the program has no
+// such copy (moments of sgd). A gradient is what the last step left in its buffer: valid where nothing later in the step used that
+// memory. Tests put parameters together from these. Not collective.
+std::vector<Piece> pieces_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, Copy what);
 
 }  // namespace quadrille

@@ -46,7 +46,7 @@ void StepRun::arrived(std::int32_t op) {
     const MoveTimes& times = times_[slot(op)];
     if (task.receives) ledger_.charge_split(Category::pipeline_idle, task.category, times.peer_entered, now());
     else ledger_.charge(task.category, now());
-    result_.sent_bytes[static_cast<std::size_t>(task.move.axis)] += times.sent_bytes;
+    result_.sent_bytes[static_cast<std::size_t>(task.account)] += times.sent_bytes;
     done(op, times.entered, times.finished);
 }
 

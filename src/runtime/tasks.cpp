@@ -43,14 +43,14 @@ std::byte* Tasks::place(TensorId t) const {
 }
 
 // All ranks make their groups in one order, that of (axes, size), so no two wait for each other.
-void Tasks::make_groups(Engine& engine) const {
+void Tasks::make_groups(Engine& engine) {
     std::map<std::pair<unsigned, std::size_t>, std::vector<int>> groups;
     for (const Op& op : program_.ops) {
         if (op.queue != Queue::collective) continue;
         std::vector<int> members = members_of(program_, op, at_);
         groups.try_emplace({axes_of(program_, op).bits, members.size()}, members);
     }
-    for (const auto& [key, members] : groups) engine.group(members);
+    for (const auto& [key, members] : groups) meter_.hold(Tier::device, Book::buffers, engine.staging_bytes(engine.group(members)));
 }
 
 void Tasks::bind(std::int32_t i, Engine& engine) {
@@ -84,7 +84,7 @@ void Tasks::bind_move(const Op& op, Task& task, Engine& engine) {
     const std::string name = wire_name(program_.grid(), plan.axes);
     const auto account = std::find(options_.wire_axes.begin(), options_.wire_axes.end(), name);
     if (account == options_.wire_axes.end()) require(false, "runtime: no account for the wire axes " + name);
-    task.move.axis = static_cast<int>(account - options_.wire_axes.begin());
+    task.account = static_cast<int>(account - options_.wire_axes.begin());
     for (std::size_t k = 0; k < task.move.segments.size(); ++k) {
         if (op.inputs > 0) task.move.segments[k].in = place(program_.inputs(op)[k]);
         if (op.outputs > 0) task.move.segments[k].out = place(program_.outputs(op)[k]);
@@ -98,7 +98,7 @@ void Tasks::measure(std::int32_t i, const Op& op) {
     const std::int32_t done = asynchronous(op) && op.until >= 0 ? op.until : i + 1;
     const auto hand = [&](TensorId t) {
         const ByteRange r = range_of(program_, at_, t);
-        meter_.touch(program_.tensors[static_cast<std::size_t>(t)].buffer, r.begin, r.end, i, done);
+        meter_.touch(program_.tensor(t).buffer, r.begin, r.end, i, done);
     };
     for (const TensorId t : program_.inputs(op)) hand(t);
     for (const TensorId t : program_.outputs(op)) hand(t);

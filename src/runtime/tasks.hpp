@@ -19,11 +19,12 @@ struct Task {
     bool receives = false;                  // waiting for it is idling until the sender began
     Kernel kernel;
     Move move;
+    int account = 0;                        // of the move: which wire axes its bytes count for, as ExecutorOptions lists them
     Waits waits;
     std::int32_t slot = -1;                 // among the program's moves
     double StepScalars::*scalar = nullptr;  // the op makes one of them
     const double* scalar_from = nullptr;
-    int queue() const { return slot < 0 ? 0 : 1 + move.axis; }
+    int queue() const { return slot < 0 ? 0 : 1 + account; }  // as OpEvent numbers them
 };
 
 class Tasks {
@@ -47,7 +48,7 @@ class Tasks {
   private:
     void bind(std::int32_t i, Engine& engine);
     void bind_move(const Op& op, Task& task, Engine& engine);
-    void make_groups(Engine& engine) const;
+    void make_groups(Engine& engine);
     void measure(std::int32_t i, const Op& op);
     void find_dying();
     std::byte* place(TensorId t) const;

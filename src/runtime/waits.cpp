@@ -2,13 +2,16 @@
 
 #include "base/error.hpp"
 
-#include <algorithm>
+#include <utility>
 
 namespace quadrille {
 namespace {
 
 bool overlap(const std::vector<ByteRange>& a, const std::vector<ByteRange>& b) {
-    return std::any_of(a.begin(), a.end(), [&](const ByteRange& x) { return std::any_of(b.begin(), b.end(), [&](const ByteRange& y) { return x.overlaps(y); }); });
+    for (const ByteRange& x : a)
+        for (const ByteRange& y : b)
+            if (x.overlaps(y)) return true;
+    return false;
 }
 
 bool conflict(const Accesses& now, const Accesses& earlier) {

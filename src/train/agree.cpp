@@ -1,14 +1,20 @@
 #include "train/agree.hpp"
 
+#include <new>
+
 namespace quadrille {
 namespace {
 
 // What a rank has to say: its exit code as a letter, then its message. Empty: all is well.
-std::string verdict(const std::function<void()>& work) {
+std::string verdict(const World& world, const std::function<void()>& work) {
+    const auto said = [](Exit exit, const std::string& message) { return std::string(1, static_cast<char>(exit)) + message; };
     try {
         work();
     } catch (const Error& e) {
-        return std::string(1, static_cast<char>(e.exit())) + e.what();
+        return said(e.exit(), e.what());
+    } catch (const std::bad_alloc& e) {
+        const Failure failure = failure_of(e);
+        return said(failure.exit, fmt::format("rank {}: {}", world.rank(), failure.message));
     }
     return {};
 }
@@ -20,7 +26,7 @@ void throw_shared(const std::string& verdict) {
 }  // namespace
 
 void together(const World& world, const std::function<void()>& work) {
-    const std::string mine = verdict(work);
+    const std::string mine = verdict(world, work);
     if (world.all(mine.empty())) return;
     std::string first;
     for (const std::string& v : world.gather(mine))
@@ -30,7 +36,7 @@ void together(const World& world, const std::function<void()>& work) {
 
 std::string on_first_rank(const World& world, const std::function<std::string()>& work) {
     std::string text, failure;
-    if (world.rank() == 0) failure = verdict([&] { text = work(); });
+    if (world.rank() == 0) failure = verdict(world, [&] { text = work(); });
     throw_shared(world.broadcast(failure));
     return world.broadcast(text);
 }

@@ -11,9 +11,10 @@ namespace quadrille {
 // Thrown on every rank with the same text, so it is printed once and the job ends in order.
 struct SharedError : Error { using Error::Error; };
 
-// Runs `work` on every rank; if it throws Error on any, throws SharedError with the lowest such rank's text on all. Collective.
+// Runs `work` on every rank; if it throws Error on any, or memory is refused there, throws SharedError with the lowest such rank's text
+// on all. Collective.
 void together(const World&, const std::function<void()>& work);
-// Runs `work` on rank 0 alone and returns its text on every rank; its Error becomes a SharedError on all. Collective.
+// Runs `work` on rank 0 alone and returns its text on every rank; what it throws becomes a SharedError on all, likewise. Collective.
 std::string on_first_rank(const World&, const std::function<std::string()>& work);
 
 }  // namespace quadrille

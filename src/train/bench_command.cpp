@@ -13,8 +13,6 @@
 namespace quadrille {
 namespace {
 
-constexpr const char* bench_usage = "usage: quadrille bench [gemm|memory|collectives|all] [--json FILE]; collectives want a launcher with at least 2 ranks";
-
 // A measured figure, of whichever bench: the fields that do not apply are empty.
 struct Row {
     std::string name, algorithm, precision, shape;
@@ -58,7 +56,7 @@ BenchArguments parse(const Words& words) {
         if (words[i] == "--json" && i + 1 < words.size()) a.json = words[++i];
         else if (!named && (words[i] == "gemm" || words[i] == "memory" || words[i] == "collectives" || words[i] == "all")) { a.what = words[i]; named = true; }
         else if (words[i] == "storage") throw Error(Exit::refused, "bench storage: not in this build");
-        else throw Error(Exit::refused, fmt::format("bench: '{}' is not understood; {}", words[i], bench_usage));
+        else throw Error(Exit::refused, fmt::format("bench: '{}' is not understood; {}", words[i], form("bench")));
     }
     return a;
 }
@@ -92,7 +90,7 @@ int bench_command(int argc, char** argv, const Words& words) {
     std::vector<Row> rows;
     if (a.what == "collectives" || a.what == "all") {
         World world(&argc, &argv);
-        if (world.size() < 2 && a.what == "collectives") throw Error(Exit::refused, fmt::format("bench collectives: there is only 1 rank; {}", bench_usage));
+        if (world.size() < 2 && a.what == "collectives") throw Error(Exit::refused, fmt::format("bench collectives: there is only 1 rank; {}", form("bench")));
         rows = collectives(world);
         if (world.rank() != 0) return 0;
     } else if (under_launcher()) {

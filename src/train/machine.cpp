@@ -2,43 +2,105 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <fstream>
-#include <string>
+#include <sstream>
 
 namespace quadrille {
 namespace {
 
-std::int64_t meminfo_available() {
-    std::ifstream in("/proc/meminfo");
-    std::string key, unit;
-    for (std::int64_t kib = 0; in >> key >> kib; std::getline(in, unit))
-        if (key == "MemAvailable:") return kib * 1024;
-    return 0;
-}
+namespace fs = std::filesystem;
 
-// A cgroup file's number; "max" and absent files are none.
-std::int64_t cgroup_number(const std::string& path) {
-    std::ifstream in(path);
-    std::int64_t bytes = 0;
-    return in >> bytes ? bytes : 0;
-}
-
-std::int64_t cgroup_left() {
-    std::ifstream in("/proc/self/cgroup");
-    for (std::string line; std::getline(in, line);) {
-        if (line.rfind("0::", 0) != 0) continue;
-        const std::string folder = "/sys/fs/cgroup" + line.substr(3);
-        const std::int64_t limit = cgroup_number(folder + "/memory.max");
-        if (limit > 0) return limit - cgroup_number(folder + "/memory.current");
+// The number that follows `key` in a file of "key number ..." lines; 0 where there is none.
+std::int64_t number_after(const fs::path& file, const std::string& key) {
+    std::ifstream in(file);
+    for (std::string line, word; std::getline(in, line);) {
+        std::istringstream words(line);
+        std::int64_t n = 0;
+        if (words >> word >> n && word == key) return n;
     }
     return 0;
 }
 
+// A file's one number; none where it is absent or says "max".
+std::optional<std::int64_t> number_in(const fs::path& file) {
+    std::ifstream in(file);
+    std::int64_t n = 0;
+    return in >> n ? std::optional(n) : std::nullopt;
+}
+
+// The files of one version's memory controller.
+struct Controller {
+    const char *limit, *usage, *inactive, *active;
+};
+constexpr Controller version_1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"};
+constexpr Controller version_2{"memory.max", "memory.current", "inactive_file", "active_file"};
+
+std::optional<std::int64_t> left_in(const fs::path& group, const Controller& c) {
+    const auto limit = number_in(group / c.limit);
+    if (!limit || *limit >= std::int64_t{1} << 60) return {};  // version 1 writes "none" as a huge number
+    const std::int64_t cache = number_after(group / "memory.stat", c.inactive) + number_after(group / "memory.stat", c.active);
+    const std::int64_t used = number_in(group / c.usage).value_or(0) - cache;
+    return std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, used));
+}
+
+// A line "7:cpu,memory:/path" (version 1) or "0::/path" (version 2): the controller's folder under the root, and the path.
+struct Membership {
+    const Controller* controller = nullptr;
+    fs::path top, path;
+};
+
+Membership membership_of(const std::string& line, const fs::path& root) {
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) return {};
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const fs::path path = line.substr(std::min(line.size(), second + 2));
+    if (controllers == ",,") return {&version_2, root, path};
+    if (controllers.find(",memory,") != std::string::npos) return {&version_1, root / "memory", path};
+    return {};
+}
+
 }  // namespace
 
+std::optional<std::int64_t> cgroup_left(const fs::path& membership, const fs::path& root) {
+    std::optional<std::int64_t> least;
+    std::ifstream in(membership);
+    for (std::string line; std::getline(in, line);) {
+        const Membership m = membership_of(line, root);
+        if (!m.controller) continue;
+        for (fs::path path = m.path;; path = path.parent_path()) {  // a limit of a group around it binds as well
+            const auto left = left_in(m.top / path, *m.controller);
+            if (left && (!least || *left < *least)) least = left;
+            if (path.empty()) break;
+        }
+    }
+    return least;
+}
+
 std::int64_t memory_available() {
-    const std::int64_t system = meminfo_available(), group = cgroup_left();
-    return group > 0 && (system == 0 || group < system) ? group : system;
+    const std::int64_t system = number_after("/proc/meminfo", "MemAvailable:") * 1024;
+    const auto group = cgroup_left("/proc/self/cgroup", "/sys/fs/cgroup");
+    return group && (system == 0 || *group < system) ? *group : system;
+}
+
+// glibc reserves so much of the address space for a thread's first allocation. Where that leaves too little, libraries end the process in
+// ways of their own.
+constexpr std::int64_t heap_bytes = std::int64_t{64} << 20;
+
+std::optional<ProcessLimit> process_limit(int threads) {
+    rlimit stack{};
+    getrlimit(RLIMIT_STACK, &stack);
+    const std::int64_t stack_bytes = stack.rlim_cur == RLIM_INFINITY ? std::int64_t{2} << 20 : static_cast<std::int64_t>(stack.rlim_cur);
+    std::optional<ProcessLimit> least;
+    const auto consider = [&](auto resource, const char* used, std::int64_t per_thread, const char* name) {
+        rlimit limit{};
+        if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+        const std::int64_t left = static_cast<std::int64_t>(limit.rlim_cur) - number_after("/proc/self/status", used) * 1024 - threads * per_thread;
+        if (!least || left < least->left) least = {std::max<std::int64_t>(0, left), name};
+    };
+    consider(RLIMIT_AS, "VmSize:", stack_bytes + heap_bytes, "ulimit -v");
+    consider(RLIMIT_DATA, "VmData:", stack_bytes, "ulimit -d");
+    return least;
 }
 
 std::int64_t process_peak() {

@@ -1,17 +1,15 @@
 #include "config/load.hpp"
 #include "ir/print.hpp"
 #include "plan/plan.hpp"
-#include "runtime/executor.hpp"
 #include "train/commands.hpp"
+#include "train/device.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <cstdio>
 
 namespace quadrille {
 namespace {
 
-constexpr const char* plan_usage = "usage: quadrille plan FILE.yaml [section.key=value ...] [--ranks N] [--program] [--json] [--resolved]";
 constexpr std::int64_t most_ranks = 2147483647;  // MPI counts them in an int
 
 struct PlanArguments {
@@ -33,20 +31,12 @@ PlanArguments parse(const Words& words) {
         } else if (w == "--program") a.program = true;
         else if (w == "--json") a.json = true;
         else if (w == "--resolved") a.resolved = true;
-        else if (w.size() > 1 && w[0] == '-') throw Error(Exit::refused, fmt::format("plan: unknown option {}; {}", w, plan_usage));
+        else if (w.size() > 1 && w[0] == '-') throw Error(Exit::refused, fmt::format("plan: unknown option {}; {}", w, form("plan")));
         else if (a.input.empty()) a.input = w;
         else a.overrides.push_back(w);
     }
-    if (a.input.empty()) throw Error(Exit::refused, fmt::format("plan: which input file? {}", plan_usage));
+    if (a.input.empty()) throw Error(Exit::refused, fmt::format("plan: which input file? {}", form("plan")));
     return a;
-}
-
-// The overrides given, less those that the new ones replace.
-Words merged(const Words& given, const Words& more) {
-    Words out = more;
-    for (const std::string& g : given)
-        if (std::none_of(more.begin(), more.end(), [&](const std::string& m) { return m.substr(0, m.find('=')) == g.substr(0, g.find('=')); })) out.push_back(g);
-    return out;
 }
 
 }  // namespace
@@ -62,9 +52,8 @@ int plan_command(const Words& words) {
         fmt::print("{}", to_yaml(config));
         return 0;
     }
-    const int threads = config.device.threads;
-    const Workspace workspace = [threads](const Program& p, const Op& op) { return device_workspace(p, op, threads); };
-    const Variation vary = [&](const Words& more) { return load_config(a.input, merged(a.overrides, more), job); };
+    const Workspace workspace = workspace_of(config);
+    const Variation vary = [&](const Words& more) { return load_config(a.input, merged_overrides(a.overrides, more), job); };
     std::vector<Program> programs;
     const Plan plan = make_plan(config, workspace, a.input == "-" ? Variation{} : vary, &programs);
     if (a.json) fmt::print("{}", json(plan));

@@ -1,18 +1,25 @@
 #include "train/session.hpp"
 
 #include "compile/verify.hpp"
-#include "config/load.hpp"
 #include "cpu/gemm.hpp"
-#include "plan/plan.hpp"
+#include "ir/table.hpp"
+#include "plan/suggest.hpp"
 #include "train/agree.hpp"
+#include "train/device.hpp"
 #include "train/machine.hpp"
 
 #include <omp.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 namespace quadrille {
+namespace {
+
+constexpr int own_threads = 2;  // beside the OpenMP team: the engine's progress thread and the loader
+
+}  // namespace
 
 Session::Session(World& w, const Arguments& arguments) : world(w) {
     read_input(arguments);
@@ -20,7 +27,7 @@ Session::Session(World& w, const Arguments& arguments) : world(w) {
     coordinate = grid.coordinate(world.rank());
     together(world, [&] { data = open_data(config); });
     compile_programs();
-    together(world, [&] { check_memory(); });
+    check_memory(arguments);
     const std::string replaced = on_first_rank(world, [&] { return check_output(config.output.directory, config.output.overwrite, to_yaml(config)); });
     if (!replaced.empty()) warnings.push_back(replaced);
     on_first_rank(world, [&] { output_lock_ = create_output(config.output.directory); return std::string(); });
@@ -29,20 +36,18 @@ Session::Session(World& w, const Arguments& arguments) : world(w) {
 }
 
 void Session::read_input(const Arguments& arguments) {
-    Job job;
-    job.ranks = world.size();
-    job.ranks_per_node = static_cast<int>(world.max(world.node_size()));
-    job.cpus = world.cpus();
-    job.memory_available = world.min(memory_available());
-    job.planning = false;
-    const std::string text = on_first_rank(world, [&] { return to_yaml(load_config(arguments.input, arguments.overrides, job, &warnings)); });
+    job_.ranks = world.size();
+    job_.ranks_per_node = static_cast<int>(world.max(world.node_size()));
+    job_.cpus = world.cpus();
+    job_.memory_available = world.min(memory_available());
+    job_.planning = false;
+    const std::string text = on_first_rank(world, [&] { return to_yaml(load_config(arguments.input, arguments.overrides, job_, &warnings)); });
     config = parse_resolved(text);
     omp_set_num_threads(config.device.threads);
 }
 
 void Session::compile_programs() {
-    const int threads = config.device.threads;
-    const Workspace workspace = [threads](const Program& p, const Op& op) { return device_workspace(p, op, threads); };
+    const Workspace workspace = workspace_of(config);
     together(world, [&] {
         try {
             training = compile(config, Purpose::training, workspace);
@@ -55,8 +60,7 @@ void Session::compile_programs() {
         for (const Compiled* c : {&training, evaluation ? &*evaluation : nullptr}) {
             if (!c) continue;
             const Compiled one = compile(serial(config), c == &training ? Purpose::training : Purpose::evaluation, {});
-            const Faults faults = verify(c->programs, one.programs[0]);
-            require(faults.empty(), faults.empty() ? "" : "the compiled program is unsound: " + text(c->programs, faults[0]));
+            require_sound(c->programs, one.programs[0]);
         }
         return std::string();
     });
@@ -67,10 +71,45 @@ void Session::compile_programs() {
     wire_axes.assign(axes.begin(), axes.end());
 }
 
-void Session::check_memory() const {
-    const std::int64_t limit = config.device.memory_limit;
-    for (const Program* p : {&program(), evaluation_program()})
-        if (limit > 0 && p && p->peaks[0].arena > limit) throw Error(Exit::no_memory, does_not_fit(*p, limit, world.rank()));
+const Program& Session::fullest_program() const {
+    const Program* e = evaluation_program();
+    return e && e->peaks[0].arena > program().peaks[0].arena ? *e : program();
+}
+
+// The least of what may be taken here. Collective over the node's ranks, which share its memory.
+Budget Session::budget() const {
+    Budget least{std::numeric_limits<std::int64_t>::max(), ""};
+    const auto consider = [&](std::int64_t bytes, std::string by) {
+        if (bytes < least.bytes) least = {std::max<std::int64_t>(1, bytes), std::move(by)};
+    };
+    if (config.device.memory_limit > 0) consider(config.device.memory_limit, "device.memory_limit");
+    const std::int64_t mine = fullest_program().peaks[0].arena, all = world.node_sum(mine);
+    if (const std::int64_t available = memory_available(); available > 0)
+        consider(available - (all - mine), fmt::format("the {} bytes available on {} less what its other ranks need", available, world.host()));
+    if (const auto limit = process_limit(config.device.threads + own_threads)) consider(limit->left, fmt::format("what {} leaves", limit->name));
+    return least;
+}
+
+// Before anything is touched: a page too many would end the process without a word.
+void Session::check_memory(const Arguments& arguments) {
+    const Program& p = fullest_program();
+    const Budget limit = budget();
+    const bool fits = p.peaks[0].arena <= limit.bytes;
+    if (world.all(fits)) return;
+    const std::vector<std::string> ledgers = world.gather(fits ? std::string() : does_not_fit(p, limit, world.rank()));
+    const std::int64_t least = world.min(limit.bytes);
+    on_first_rank(world, [&]() -> std::string {
+        const auto first = std::find_if(ledgers.begin(), ledgers.end(), [](const std::string& l) { return !l.empty(); });
+        Config bound = config;
+        bound.device.memory_limit = least;
+        const Variation vary = [&](const std::vector<std::string>& more) {
+            return load_config(arguments.input, merged_overrides(arguments.overrides, more), job_);
+        };
+        const std::vector<Suggestion> found = arguments.input == "-" ? std::vector<Suggestion>{} : suggest(bound, workspace_of(config), vary);
+        std::string text = *first + advice(found);
+        text.pop_back();  // whoever prints it ends the line
+        throw Error(Exit::no_memory, text);
+    });
 }
 
 void Session::describe(const Arguments& arguments) {
@@ -106,17 +145,20 @@ void Session::describe(const Arguments& arguments) {
 }
 
 void Session::take_memory() {
+    // Both programs stand on one arena, and their messages pass through the same staging, at its end.
     std::array<std::int64_t, tier_count> bytes{};
-    for (std::size_t t = 0; t < tier_count; ++t) {
-        bytes[t] = program().peaks[t].arena;
-        if (const Program* e = evaluation_program()) bytes[t] = std::max(bytes[t], e->peaks[t].arena);
+    std::set<CollectiveGroup> groups;
+    for (const Program* p : {&program(), evaluation_program()}) {
+        if (!p) continue;
+        for (std::size_t t = 0; t < tier_count; ++t) bytes[t] = std::max(bytes[t], p->peaks[t].arena - (t == 0 ? p->staging : 0));
+        groups.merge(collective_groups(*p));
     }
+    EngineOptions engine = engine_options(config);
+    const std::int64_t staging = static_cast<std::int64_t>(groups.size()) * Engine::staging_bytes(engine);
+    bytes[0] += staging;
     // Alone in this: what follows is collective, and no rank may be left waiting in it.
     together(world, [&] { arena_.emplace(bytes, "weights, gradients, optimizer state and activations", world.rank(), config.device.threads); });
-    EngineOptions engine;
-    engine.max_count = config.comm.max_count;
-    engine.compute_threads = config.device.threads;
-    engine.axes = static_cast<int>(std::max<std::size_t>(wire_axes.size(), 1));
+    engine.staging = {arena_->data(Tier::device) + bytes[0] - staging, static_cast<std::size_t>(staging)};
     engine_.emplace(world, engine);
     ExecutorOptions options;
     options.threads = config.device.threads;

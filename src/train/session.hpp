@@ -2,9 +2,11 @@
 #pragma once
 #include "comm/engine.hpp"
 #include "compile/compile.hpp"
-#include "model/model.hpp"
+#include "config/load.hpp"
 #include "data/data.hpp"
 #include "data/loader.hpp"
+#include "model/model.hpp"
+#include "plan/plan.hpp"
 #include "record/output_directory.hpp"
 #include "record/run_record.hpp"
 #include "runtime/executor.hpp"
@@ -49,10 +51,13 @@ class Session {
   private:
     void read_input(const Arguments&);
     void compile_programs();
-    void check_memory() const;
+    const Program& fullest_program() const;      // of training and evaluation, the one whose arena is larger
+    Budget budget() const;
+    void check_memory(const Arguments&);
     void describe(const Arguments&);
     void take_memory();
 
+    Job job_;
     std::unique_ptr<OutputLock> output_lock_;    // rank 0's
     std::optional<Arena> arena_;
     std::optional<Engine> engine_;

@@ -11,11 +11,11 @@ Arguments arguments_of(int argc, char** argv, const Words& words) {
     Arguments a;
     for (int i = 0; i < argc; ++i) a.command += (i ? " " : "") + std::string(argv[i]);
     for (const std::string& w : words) {
-        if (w.size() > 1 && w[0] == '-') throw Error(Exit::refused, fmt::format("train: unknown option {}; usage: quadrille train FILE.yaml [section.key=value ...]", w));
+        if (w.size() > 1 && w[0] == '-') throw Error(Exit::refused, fmt::format("train: unknown option {}; {}", w, form("train")));
         if (a.input.empty()) a.input = w;
         else a.overrides.push_back(w);
     }
-    if (a.input.empty()) throw Error(Exit::refused, "train: which input file? usage: quadrille train FILE.yaml [section.key=value ...]");
+    if (a.input.empty()) throw Error(Exit::refused, "train: which input file? " + form("train"));
     return a;
 }
 
@@ -41,12 +41,10 @@ int train_command(int argc, char** argv, const Words& words) {
     } catch (const SharedError& e) {
         if (world.rank() == 0) say(e.what());
         return static_cast<int>(e.exit());
-    } catch (const Error& e) {
-        say(fmt::format("rank {}: {}", world.rank(), e.what()));
-        world.abort(e.exit());
     } catch (const std::exception& e) {
-        say(fmt::format("rank {}: {}", world.rank(), e.what()));
-        world.abort(Exit::rank_failed);
+        const Failure failure = failure_of(e);
+        say(fmt::format("rank {}: {}", world.rank(), failure.message));
+        world.abort(failure.exit);
     }
 }
 

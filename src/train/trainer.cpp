@@ -61,6 +61,8 @@ Trainer::Trainer(Session& session) : s_(session), console_(console_settings(sess
 // ---------------------------------------------------------------------------------------------------------------------
 Exit Trainer::run() {
     const Config& c = s_.config;
+    // Without steps at first: from here on there is a record, whatever happens to the run.
+    on_first_rank(s_.world, [&] { writer_.write(s_.record); return std::string(); });
     Loader loader(*s_.data.training, s_.sequences(), 0, c.train.steps, c.data.prefetch);
     s_.world.barrier();  // the first step begins on all ranks together
     double begin = now();

@@ -11,8 +11,8 @@ class Trainer {
   public:
     explicit Trainer(Session&);
 
-    // Runs all steps. Collective over all ranks. Returns done, or diverged where the policy is to stop. The record is written at log
-    // intervals and at the end.
+    // Runs all steps. Collective over all ranks. Returns done, or diverged where the policy is to stop. The record is written before
+    // the first step, at log intervals and at the end.
     Exit run();
     // Gathers what is left and writes the record a last time, with this exit code. Collective over all ranks; rank 0 writes.
     void close(Exit);

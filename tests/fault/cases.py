@@ -38,7 +38,7 @@ def refused(name, ranks, changes, *words):
     return Case(name, ranks, changes, REFUSED, tuple(number(word) if isinstance(word, int) else word for word in words))
 
 
-GROUPS = {
+CASES = {
     "grid": [
         *[refused(f"27 grid of 4 on {ranks}", ranks, "grid.dp=2 grid.tp=2", 4, ranks) for ranks in (1, 3, 5, 8)],
         refused("27 tp 3 does not divide 8", 8, "grid.tp=3 model.num_attention_heads=3 model.hidden_size=60", 3, 8),

@@ -1,6 +1,5 @@
 // A full disk: the record's write fails with the reason and harms nothing. Mounts a tiny tmpfs in a mount namespace of its own;
 // where that is not allowed the test is skipped.
-#define DOCTEST_CONFIG_IMPLEMENT
 #include "base/error.hpp"
 #include "record/record_reader.hpp"
 #include "record/record_writer.hpp"

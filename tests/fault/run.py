@@ -1,4 +1,5 @@
 """Runs that must be refused or must stop: each ends in time, with its exit code, one message, and nothing left half made."""
+import functools
 import json
 import os
 import pathlib
@@ -10,12 +11,13 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from trainer import Trainer, numpy, parse_arguments, read_record, show, stop, write_counting_text  # noqa: E402
+from trainer import Trainer, numpy, parse_arguments, read_record, report, show, stop, write_counting_text  # noqa: E402
 
-from cases import DIVERGED, DONE, GROUPS, INPUT, REFUSED, Case  # noqa: E402
+import limits  # noqa: E402
+from cases import CASES, DIVERGED, DONE, INPUT, REFUSED  # noqa: E402
 
 
-def check_case(trainer, case):
+def check_case(case, trainer):
     """Complaints about one case of the table."""
     result = trainer.train(case.source or INPUT, case.ranks, case.changes.split(), seconds=30)
     complaints = []
@@ -60,6 +62,10 @@ def check_usage(trainer):
         said = result.stdout if exit_code == DONE else result.stderr
         if result.exit_code != exit_code or not said.strip():
             complaints.append(f"{arguments}: exit {exit_code} with a message was due\n{show(result)}")
+    for command in ("train", "plan", "bench", "inspect"):
+        result = trainer.run([command, "--help"], seconds=30)
+        if result.exit_code != DONE or f"quadrille {command}" not in result.stdout or result.stderr:
+            complaints.append(f"{command} --help: its usage was due\n{show(result)}")
     return complaints
 
 
@@ -76,60 +82,69 @@ def ranks_of(trainer, output):
     return sorted(found)
 
 
-def check_killed_rank(trainer):
-    """A rank that is killed ends the job in time, and the record is readable up to its last flush."""
+def killed_run(trainer, changes, enough):
+    """Kills a rank of two once the record is `enough`; complaints, and the record that is left. At every instant it can be read."""
     output = trainer.folder / "run-output"
     (trainer.folder / "run.yaml").write_text(json.dumps(INPUT))
-    process = trainer.start(["train", "run.yaml", "train.steps=1000000", f"output.directory={output}"], 2)
-    begin = time.monotonic()
-    while not (output / "run.h5").exists() and process.poll() is None and time.monotonic() < begin + 30:
-        time.sleep(0.1)
+    process = trainer.start(["train", "run.yaml", "train.steps=1000000", f"output.directory={output}", *changes], 2)
+    begin, record = time.monotonic(), None
+    while not (record and enough(record)) and process.poll() is None and time.monotonic() < begin + 30:
+        time.sleep(0.02)
+        record = read_record(output) if (output / "run.h5").exists() else None
     ranks = ranks_of(trainer, output)
-    if not (output / "run.h5").exists() or len(ranks) != 2:
-        return [f"no record within 30 s, or not two ranks: {ranks}\n{stop(process)}"]
+    if not record or len(ranks) != 2:
+        return [f"no such record within 30 s, or not two ranks: {ranks}\n{stop(process)}"], None
     os.kill(ranks[-1], signal.SIGKILL)
     try:
         process.communicate(timeout=30)
     except subprocess.TimeoutExpired:
-        return [f"the job goes on without its rank\n{stop(process)}"]
+        return [f"the job goes on without its rank\n{stop(process)}"], None
     record = read_record(output)
-    steps = record["steps/step"]
-    complaints = []
-    if process.returncode == 0:
-        complaints.append("exit 0 although a rank was killed")
-    if record["attributes"]["complete"] or not numpy.array_equal(steps, numpy.arange(1, len(steps) + 1)):
-        complaints.append(f"complete is {record['attributes']['complete']}, the steps are {steps}")
-    if not numpy.isfinite(record["steps/loss"]).all():
-        complaints.append(f"losses {record['steps/loss']}")
+    complaints = [] if process.returncode != 0 else ["exit 0 although a rank was killed"]
+    if record["attributes"]["complete"] or record["attributes"]["exit_code"] != -1:
+        complaints.append(f"the record of a killed run says {record['attributes']}")
+    return complaints, record
+
+
+def check_killed_rank(trainer):
+    """A rank that is killed ends the job in time, and the record is readable up to its last flush."""
+    complaints, record = killed_run(trainer, [], lambda record: len(record["steps/step"]) > 0)
+    if record:
+        steps = record["steps/step"]
+        if not numpy.array_equal(steps, numpy.arange(1, len(steps) + 1)) or not numpy.isfinite(record["steps/loss"]).all():
+            complaints.append(f"the steps are {steps}, their losses {record['steps/loss']}")
+    return complaints
+
+
+def check_killed_in_first_interval(trainer):
+    """A run that dies before its first log interval leaves a record: input, environment and plan, and no steps."""
+    complaints, record = killed_run(trainer, ["output.log_interval=1000000"], lambda record: True)
+    if record:
+        if len(record["steps/step"]) or record["time/seconds"].shape != (0, 2, 12):
+            complaints.append(f"the steps are {record['steps/step']}, their times {record['time/seconds'].shape}")
+        if not (record["memory/predicted_peak"].sum(axis=(1, 2)) > 0).all() or not (record["wire/predicted"] > 0).any():
+            complaints.append(f"the plan is missing: {record['memory/predicted_peak']}, {record['wire/predicted']}")
+        if "log_interval: 1000000" not in record["config"]["yaml"] or not record["environment"]["mpi"]:
+            complaints.append(f"the input or the environment is missing: {record['config']}, {record['environment']}")
     return complaints
 
 
 PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("usage", check_usage)],
-            "kill": [("a killed rank", check_killed_rank)]}
+            "limits": limits.CHECKS,
+            "kill": [("a killed rank", check_killed_rank), ("killed in the first interval", check_killed_in_first_interval)]}
+GROUPS = {group: [(case.name, functools.partial(check_case, case)) for case in cases] for group, cases in CASES.items()} | PROGRAMS
 
 
 def main():
     arguments = parse_arguments(__doc__)
-    groups = GROUPS | PROGRAMS
-    cases = [case for group in arguments.group or groups for case in groups[group]]
-    failed = ran = 0
-    for case in cases:
-        name, check = (case.name, lambda trainer, case=case: check_case(trainer, case)) if isinstance(case, Case) else case
-        if arguments.filter not in name:
-            continue
-        ran += 1
-        if arguments.list:
-            print(name)
-            continue
+
+    def in_a_fresh_folder(check):
         with tempfile.TemporaryDirectory(prefix="fault-") as folder:
             write_counting_text(pathlib.Path(folder) / "counting.txt")
-            complaints = check(Trainer(arguments.binary, arguments.mpirun, folder))
-        failed += bool(complaints)
-        print(f"{'FAILED' if complaints else 'ok':6} {name}", flush=True)
-        for complaint in complaints:
-            print("       " + complaint.replace("\n", "\n       "), flush=True)
-    print(f"{ran - failed} of {ran} cases hold")
-    return 1 if failed else 0
+            return check(Trainer(arguments.binary, arguments.mpirun, folder)), ""
+
+    checks = [check for group in arguments.group or GROUPS for check in GROUPS[group]]
+    return report(arguments, [(name, functools.partial(in_a_fresh_folder, check)) for name, check in checks])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 // The trainer against PyTorch: ten steps of two micro models give the losses, norms and gradients that make_reference.py stored, on
 // one rank and on every kind of grid that the world has room for. Runs the product's own session and loop; owns the comparison.
 #include "mpi/mpi_main.hpp"
+#include "parameters.hpp"
 #include "train/trainer.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <filesystem>
@@ -98,7 +100,7 @@ Run train(const std::string& model, int steps, std::vector<std::string> override
     const Program& program = session.program();
     int index = 0;
     for (const Parameter& p : program.parameters)
-        run.gradients[p.name] = gather_parameter(program, world(), session.arena(), index++, Copy::gradient);
+        run.gradients[p.name] = test::gather_parameter(program, world(), session.arena(), index++, Copy::gradient);
     return run;
 }
 
@@ -106,9 +108,9 @@ Run train(const std::string& model, int steps, std::vector<std::string> override
 double distance(const Gradients& ours, const Gradients& theirs) {
     double difference = 0, whole = 0;
     REQUIRE(ours.size() == theirs.size());
-    for (const auto& [name, reference] : theirs) {
-        CAPTURE(name);
-        const std::vector<float>& values = ours.at(name);
+    for (const auto& their : theirs) {  // doctest's lambda cannot capture a structured binding in clang before 16
+        CAPTURE(their.first);
+        const std::vector<float> &values = ours.at(their.first), &reference = their.second;
         REQUIRE(values.size() == reference.size());
         for (std::size_t i = 0; i < values.size(); ++i) {
             difference += std::pow(static_cast<double>(values[i]) - static_cast<double>(reference[i]), 2);

@@ -21,24 +21,6 @@ inline Values random_tensor(std::int64_t size, std::uint64_t seed, DType type, d
     return operand(size, type, static_cast<unsigned>(seed), scale).x;
 }
 
-// Memory of exactly `bytes`, 64-byte aligned, filled with NaN; the guard behind it must survive.
-class Workspace {
-  public:
-    explicit Workspace(std::int64_t bytes) : memory_(static_cast<std::size_t>(bytes) / 4 + 32, std::nanf("")) {
-        begin_ = memory_.data() + (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64 / 4;
-        guard_ = begin_ + bytes / 4;
-        std::fill_n(guard_, 16, 1234.5f);
-    }
-    ~Workspace() { CHECK(std::all_of(guard_, guard_ + 16, [](float x) { return x == 1234.5f; })); }
-    Workspace(const Workspace&) = delete;
-    Workspace& operator=(const Workspace&) = delete;
-    void* data() { return begin_; }
-
-  private:
-    std::vector<float> memory_;
-    float *begin_, *guard_;
-};
-
 struct Result {
     Values o, lse, dq, dk, dv;
 };

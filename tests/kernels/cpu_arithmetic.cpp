@@ -1,5 +1,4 @@
 // exp32 and what is made of it, against the C library in float64.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "kernels/reference.hpp"
 #include <limits>
 

@@ -1,6 +1,5 @@
 // Attention's forward and backward against a naive float64 reference: sizes around the tiles, grouped heads, masks, dropout,
 // both precisions.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "attention_case.hpp"
 
 using namespace quadrille;

@@ -1,5 +1,4 @@
 // Attention's gradients against central differences of the float64 definition, and what must not change a bit.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "attention_case.hpp"
 
 using namespace quadrille;

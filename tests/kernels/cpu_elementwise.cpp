@@ -1,6 +1,5 @@
 // Elementwise kernels and bias sums against float64; derivatives against central differences of the float64 function.
 // Tolerances: the stored type's rounding, plus 1e-6 for fp32 arithmetic.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "base/random.hpp"
 #include "cpu/elementwise.hpp"
 #include "kernels/reference.hpp"

@@ -1,5 +1,4 @@
 // Look-ups in a cut table and their gradient against float64. Tolerance: rounding of the table's type, 1e-6 per f32 sum.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "cpu/embedding.hpp"
 #include "kernels/reference.hpp"
 
@@ -14,6 +13,10 @@ std::vector<std::int32_t> draw_ids(std::int64_t tokens) {
     std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens));
     for (auto& id : ids) id = static_cast<std::int32_t>(engine() % 257 * (engine() % 257) / 257);
     return ids;
+}
+
+void gradient(const Embedding& e, const std::int32_t* ids, const void* dy, DType dy_type, Stored& table, DType out, bool accumulate) {
+    embedding_dw(e, ids, dy, dy_type, table.data(), out, accumulate, Workspace(embedding_dw_workspace(e, omp_get_max_threads())).data());
 }
 
 }  // namespace
@@ -47,7 +50,7 @@ TEST_CASE("the gradient of a cut table") {
                     const Operand dy = operand(tokens * h, dy_type, 3), before = operand(60 * h, out, 4);
                     const Embedding e{.tokens = tokens, .h = h, .first_row = 20, .rows = 60};
                     Stored table = before.stored;
-                    embedding_dw(e, ids.data(), dy.data(), dy_type, table.data(), out, accumulate);
+                    gradient(e, ids.data(), dy.data(), dy_type, table, out, accumulate);
                     Values want = accumulate ? before.x : Values(before.x.size(), 0.0);
                     for (std::int64_t i = 0; i < tokens; ++i) {
                         const std::int64_t row = ids[static_cast<std::size_t>(i)] - 20;
@@ -63,10 +66,10 @@ TEST_CASE("no tokens, and the same bits on any number of threads") {
     const Operand dy = operand(400 * 60, DType::f32, 5);
     CHECK(same_bits_on_any_threads([&] {
         Stored table = garbage(257 * 60, DType::f32);
-        embedding_dw({.tokens = 400, .h = 60, .first_row = 0, .rows = 257}, ids.data(), dy.data(), DType::f32, table.data(), DType::f32, false);
+        gradient({.tokens = 400, .h = 60, .first_row = 0, .rows = 257}, ids.data(), dy.data(), DType::f32, table, DType::f32, false);
         return table.bytes;
     }));
     Stored table = garbage(60, DType::bf16);
-    embedding_dw({.tokens = 0, .h = 60, .first_row = 0, .rows = 1}, nullptr, nullptr, DType::f32, table.data(), DType::bf16, false);
+    gradient({.tokens = 0, .h = 60, .first_row = 0, .rows = 1}, nullptr, nullptr, DType::f32, table, DType::bf16, false);
     CHECK(values(table) == Values(60, 0.0));
 }

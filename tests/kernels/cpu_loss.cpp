@@ -1,6 +1,5 @@
 // Vocabulary-parallel cross-entropy, cut over pretended ranks, against the float64 log-softmax of the whole row; its gradient
 // against central differences. Tolerances: 2e-6 a token, gradients 2e-6 absolute plus the rounding of the logits' type.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "cpu/loss.hpp"
 #include "kernels/reference.hpp"
 #include <limits>

@@ -1,6 +1,5 @@
 // LayerNorm and RMSNorm against float64, their derivatives against central differences of the float64 function.
 // Tolerances: the stored type's rounding plus 3e-6 for fp32 statistics; sums over rows 2e-6 sqrt(rows).
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "cpu/norm.hpp"
 #include "kernels/reference.hpp"
 
@@ -98,10 +97,10 @@ TEST_CASE("norm_dx and norm_dw against central differences") {
                 Values gain_want = dgain64, bias_want = dbias64;
                 for (std::size_t c = 0; accumulate && c < gain_want.size(); ++c) gain_want[c] += before.x[c], bias_want[c] += before.x[c];
                 Stored dgain = before.stored, dbias = before.stored;
-                norm_dw(p.n, p.x.data(), p.dy.data(), dgain.data(), dbias.data(), out, accumulate);
+                norm_dw(p.n, p.x.data(), p.dy.data(), dgain.data(), dbias.data(), out, accumulate, Workspace(norm_dw_workspace(p.n)).data());
                 CHECK(error(dgain, gain_want, rounding(out), 2e-5) <= 1.0);
                 CHECK(error(dbias, bias_want, rounding(out), 2e-5) <= 1.0);
-                norm_dw(p.n, p.x.data(), p.dy.data(), dgain.data(), nullptr, out, false);
+                norm_dw(p.n, p.x.data(), p.dy.data(), dgain.data(), nullptr, out, false, Workspace(norm_dw_workspace(p.n)).data());
                 CHECK(error(dgain, dgain64, rounding(out), 2e-5) <= 1.0);
             }
     });
@@ -112,7 +111,7 @@ TEST_CASE("the same bits on any number of threads") {
         const Problem p(200, 260, false, t);
         CHECK(same_bits_on_any_threads([&] {
             Stored dgain = garbage(260, DType::f32), dbias = dgain;
-            norm_dw(p.n, p.x.data(), p.dy.data(), dgain.data(), dbias.data(), DType::f32, false);
+            norm_dw(p.n, p.x.data(), p.dy.data(), dgain.data(), dbias.data(), DType::f32, false, Workspace(norm_dw_workspace(p.n)).data());
             dgain.bytes.insert(dgain.bytes.end(), dbias.bytes.begin(), dbias.bytes.end());
             return dgain.bytes;
         }));

@@ -1,5 +1,4 @@
 // Updates and norms against float64 over several steps; initial values against random.hpp.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "base/random.hpp"
 #include "cpu/optimizer.hpp"
 #include "kernels/reference.hpp"
@@ -72,20 +71,24 @@ TEST_CASE("a zero gradient, moment and decay leave the parameter alone") {
     CHECK(q.p.stored.bytes == before.bytes);
 }
 
+namespace {
+double squares(const void* g, DType t, std::int64_t count) { return sum_squares(g, t, count, Workspace(sum_squares_workspace(count)).data()); }
+}  // namespace
+
 TEST_CASE("sum_squares is exact to float64, and blocks add in order on any cut of whole blocks") {
     for (const DType t : storage_types)
         for (const std::int64_t n : {0, 1, 3, 1023, 1024, 1025, 50000}) {
             const Operand g = operand(n, t, 3);
-            CHECK(sum_squares(g.data(), t, n) == doctest::Approx(dot(g.x, g.x)).epsilon(1e-13));
+            CHECK(squares(g.data(), t, n) == doctest::Approx(dot(g.x, g.x)).epsilon(1e-13));
         }
     const Operand g = operand(3 * 1024 + 5, DType::f32, 4);
     double in_order = 0.0;
     for (std::int64_t b = 0; b < 4; ++b)
-        in_order += sum_squares(static_cast<const float*>(g.data()) + 1024 * b, DType::f32, std::min<std::int64_t>(1024, 3 * 1024 + 5 - 1024 * b));
-    CHECK(sum_squares(g.data(), DType::f32, 3 * 1024 + 5) == in_order);
+        in_order += squares(static_cast<const float*>(g.data()) + 1024 * b, DType::f32, std::min<std::int64_t>(1024, 3 * 1024 + 5 - 1024 * b));
+    CHECK(squares(g.data(), DType::f32, 3 * 1024 + 5) == in_order);
     const Operand large = operand(100000, DType::bf16, 5);
     CHECK(same_bits_on_any_threads([&] {
-        const double s = sum_squares(large.data(), DType::bf16, 100000);
+        const double s = squares(large.data(), DType::bf16, 100000);
         std::vector<unsigned char> bytes(sizeof s);
         std::memcpy(bytes.data(), &s, sizeof s);
         return bytes;

@@ -1,5 +1,4 @@
 // Tile arithmetic: the product of every shape of its register blocks, the transpose, exp2, rows of f32 and bf16.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "cpu/tile.hpp"
 #include "reference.hpp"
 #include <cstdint>

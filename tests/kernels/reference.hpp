@@ -14,6 +14,24 @@
 
 namespace quadrille::test {
 
+// Memory of exactly `bytes`, 64-byte aligned, filled with NaN; the guard behind it must survive.
+class Workspace {
+  public:
+    explicit Workspace(std::int64_t bytes) : memory_(static_cast<std::size_t>(bytes) / 4 + 32, std::nanf("")) {
+        begin_ = memory_.data() + (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64 / 4;
+        guard_ = begin_ + bytes / 4;
+        std::fill_n(guard_, 16, 1234.5f);
+    }
+    ~Workspace() { CHECK(std::all_of(guard_, guard_ + 16, [](float x) { return x == 1234.5f; })); }
+    Workspace(const Workspace&) = delete;
+    Workspace& operator=(const Workspace&) = delete;
+    void* data() { return begin_; }
+
+  private:
+    std::vector<float> memory_;
+    float *begin_, *guard_;
+};
+
 using Values = std::vector<double>;
 
 // A buffer of f32 or bf16 elements.

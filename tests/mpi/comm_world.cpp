@@ -9,9 +9,9 @@ TEST_CASE("votes, broadcast and gather") {
     const int rank = world().rank(), size = world().size();
     CHECK(world().min(rank - 5) == -5);
     CHECK(world().max(rank) == size - 1);
+    if (world().node_size() == size) CHECK(world().node_sum(rank + 1) == size * (size + 1) / 2);
     CHECK(world().all(true));
     CHECK_FALSE(world().all(rank != 0));
-    CHECK(world().any(rank == size - 1));
     CHECK(world().broadcast(rank == 0 ? "from rank 0" : "other") == "from rank 0");
     CHECK(world().broadcast("").empty());
 
@@ -32,8 +32,6 @@ TEST_CASE("votes, broadcast and gather") {
 
 TEST_CASE("surroundings") {
     CHECK(world().node_size() >= 1);
-    CHECK(world().node_rank() < world().node_size());
-    CHECK(world().nodes() >= 1);
     CHECK(world().cpus() >= 1);
     CHECK(world().cpu_sharers() >= 1);
     CHECK_FALSE(world().host().empty());

@@ -1,27 +1,11 @@
-// The main of a test that runs under mpirun: one World for all its cases, and one verdict for all ranks. Included by exactly
-// one file of each test. A failed check on one rank must not leave the others waiting: a case that throws ends the job.
+// What a test that runs under mpirun has beside doctest: one World for all its cases. mpi_main.cpp is its main.
 #pragma once
-#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest.h>
-
-#include <cstdio>
 
 #include "comm/world.hpp"
 
 namespace quadrille::test {
 
-inline World* the_world = nullptr;  // set by main, for the length of all cases
-inline World& world() { return *the_world; }
+World& world();
 
 }  // namespace quadrille::test
-
-int main(int argc, char** argv) {
-    quadrille::World world(&argc, &argv);
-    quadrille::test::the_world = &world;
-    doctest::Context context(argc, argv);
-    if (world.rank() != 0) context.setOption("minimal", true);
-    const int failed = context.run();
-    const bool any = world.any(failed != 0);
-    if (failed != 0) std::fprintf(stderr, "rank %d of %d failed\n", world.rank(), world.size());
-    return any ? 1 : 0;
-}

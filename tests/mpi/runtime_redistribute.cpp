@@ -54,7 +54,6 @@ void check(const Grid& grid, const TensorType& from, std::vector<Placement> path
     ExecutorOptions options;
     options.wire_axes = wire_axes(p);
     EngineOptions engine_options;
-    engine_options.axes = std::max<int>(1, static_cast<int>(options.wire_axes.size()));
     Engine engine(world(), engine_options);
     Executor executor(p, world(), engine, arena, options);
     const auto floats = [&](TensorId t) { return reinterpret_cast<float*>(arena.data(Tier::device) + range_of(p, at, t).begin); };
@@ -146,7 +145,7 @@ TEST_CASE("a message between stages, and a sum that all of them hold") {
     for (Op& op : p.ops) op.until = op.queue == Queue::stage ? static_cast<std::int32_t>(p.ops.size()) : -1;
     lay_out(p, {});
     Arena arena({p.peaks[0].arena, 0, 0}, "the test", world().rank(), 1);
-    Engine engine(world(), {.axes = 1});
+    Engine engine(world());
     ExecutorOptions options;
     options.wire_axes = {"pp"};
     Executor executor(p, world(), engine, arena, options);

@@ -2,9 +2,10 @@
 #pragma once
 #include "base/random.hpp"
 #include "compile/compile.hpp"
+#include "parameters.hpp"
 #include "plan/costs.hpp"
 #include "runtime/executor.hpp"
-#include "runtime/state.hpp"
+#include "variants.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,36 +22,17 @@ inline Config tiny(bool llama) {
     c.model.num_layers = 4;
     c.model.hidden_size = 24;
     c.model.num_attention_heads = 4;
-    c.model.num_key_value_heads = llama ? 2 : 4;
+    c.model.num_key_value_heads = 4;
     c.model.head_dim = 6;
     c.model.ffn_hidden_size = 40;
     c.model.vocab_size = 37;
     c.model.seq_length = 16;
-    if (llama) {
-        c.model.normalization = Normalization::rmsnorm;
-        c.model.activation = Activation::swiglu;
-        c.model.position_embedding = PositionEmbedding::rope;
-        c.model.bias = false;
-        c.model.tie_word_embeddings = false;
-    }
     c.train.global_batch_size = 8;
     c.train.micro_batch_size = 2;
     c.train.gradient_accumulation_steps = 4;
     c.train.clip_grad = 0.5;
     c.optimizer.lr = 1e-3;
-    return c;
-}
-
-// The same batch on another grid: dp takes its ranks from the microbatch, or from the accumulation where it is larger.
-inline Config on_grid(Config c, int dp, int tp, int pp, int sp) {
-    c.grid.dp = dp;
-    c.grid.tp = tp;
-    c.grid.pp = pp;
-    c.grid.sp = sp;
-    const std::int64_t rows = c.train.global_batch_size / dp;
-    c.train.micro_batch_size = std::min<std::int64_t>(c.train.micro_batch_size, rows);
-    c.train.gradient_accumulation_steps = rows / c.train.micro_batch_size;
-    return c;
+    return llama ? as_llama(c, 2) : c;
 }
 
 // Counts every token but some, documents of 5 positions.
@@ -81,8 +63,10 @@ struct Trained {
 class Trainer {
   public:
     Trainer(World& world, const Config& config, int threads = 1, bool poison = false) : world_(world), config_(config) {
-        const Workspace workspace = [threads](const Program& p, const Op& op) { return device_workspace(p, op, threads); };
-        compiled_ = compile(config, Purpose::training, workspace);
+        EngineOptions engine;
+        engine.compute_threads = threads;
+        workspace_ = {device_workspace(threads), Engine::staging_bytes(engine)};
+        compiled_ = compile(config, Purpose::training, workspace_);
         const Grid& grid = compiled_.tables->grid();
         at_ = grid.coordinate(world.rank());
         ExecutorOptions options;
@@ -93,11 +77,9 @@ class Trainer {
         std::sort(options.wire_axes.begin(), options.wire_axes.end());
         options.wire_axes.erase(std::unique(options.wire_axes.begin(), options.wire_axes.end()), options.wire_axes.end());
         wire_axes_ = options.wire_axes;
-        EngineOptions engine;
-        engine.axes = std::max<int>(1, static_cast<int>(options.wire_axes.size()));
-        engine.compute_threads = threads;
-        engine_ = std::make_unique<Engine>(world, engine);
         arena_ = std::make_unique<Arena>(std::array<std::int64_t, tier_count>{program().peaks[0].arena, 0, 0}, "the test", world.rank(), threads);
+        engine.staging = {arena_->data(Tier::device) + arena_->size(Tier::device) - program().staging, static_cast<std::size_t>(program().staging)};
+        engine_ = std::make_unique<Engine>(world, engine);
         executor_ = std::make_unique<Executor>(program(), world, *engine_, *arena_, options);
         initialize(program(), at_, *arena_, 42, threads);
         options_ = options;
@@ -113,7 +95,7 @@ class Trainer {
     // The loss of a step's batch, by the evaluation program, which stands on the same arena.
     StepResult evaluate(std::int64_t number) {
         if (!evaluation_) {
-            evaluation_programs_ = compile(config_, Purpose::evaluation, [this](const Program& p, const Op& op) { return device_workspace(p, op, options_.threads); });
+            evaluation_programs_ = compile(config_, Purpose::evaluation, workspace_);
             evaluation_ = std::make_unique<Executor>(evaluation_programs_->programs[static_cast<std::size_t>(at_[Axis::pp])], world_, *engine_, *arena_, options_);
         }
         return evaluation_->run(inputs(number, false));
@@ -149,8 +131,9 @@ class Trainer {
     Compiled compiled_;
     Coordinate at_;
     std::vector<std::string> wire_axes_;
-    std::unique_ptr<Engine> engine_;
+    Workspace workspace_;
     std::unique_ptr<Arena> arena_;
+    std::unique_ptr<Engine> engine_;
     ExecutorOptions options_;
     std::optional<Compiled> evaluation_programs_;
     std::unique_ptr<Executor> executor_, evaluation_;

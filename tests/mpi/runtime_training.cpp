@@ -105,6 +105,28 @@ TEST_CASE("every grid gives one rank's losses, norms and weights") {
     }
 }
 
+TEST_CASE("an absurd weight decay leaves norms where Adam brings them, on every grid and in every bucket") {
+    for (const bool llama : {false, true}) {
+        Config base = tiny(llama);
+        base.optimizer.weight_decay = 10;
+        const Trained one = Trainer(world(), serial(base)).train(5);
+        for (const Grids& g : grids(world().size())) {
+            Config c = on_grid(base, g.dp, g.tp, g.pp, g.sp);
+            c.comm.bucket_size = 1;
+            Trainer trainer(world(), c);
+            const Trained grid = trainer.train(5);
+            check_same(grid, one, 5e-5);
+            for (std::size_t p = 0; p < grid.parameters.size() && world().rank() == 0; ++p) {
+                const Parameter& q = trainer.program().parameters[p];
+                CAPTURE(q.name);
+                CHECK((q.init == Init::normal) == q.decays);
+                if (q.init != Init::ones) continue;
+                for (const float x : grid.parameters[p]) CHECK(std::abs(x - 1) <= 0.006);  // decayed, it would be near 0.95
+            }
+        }
+    }
+}
+
 TEST_CASE("the evaluation program finds the training program's weights, and leaves the state alone") {
     for (const Grids& g : grids(world().size())) {
         const Config c = on_grid(tiny(false), g.dp, g.tp, g.pp, g.sp);

@@ -1,13 +1,14 @@
-"""Faults that users of such systems reported, as whole runs: each case is one or more runs whose records must agree.
+"""Faults that users of such systems reported, as whole runs: each check is one or more runs whose records must agree.
 
-The numbers in the names are those of the reports. Each check is a function of (trainer, folder) that returns complaints.
+The numbers are those of the reports. A check is a function of a Lab that returns complaints; its first line says what it holds.
 """
+import functools
 import pathlib
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from trainer import Trainer, numpy, parse_arguments, read_record, show, write_counting_text  # noqa: E402
+from trainer import Trainer, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
 
 MODEL = {"num_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "ffn_hidden_size": 64, "vocab_size": 256, "seq_length": 32}
 
@@ -24,12 +25,7 @@ class Lab:
         source = {"model": MODEL | dict(model), "train": {"global_batch_size": 8, "micro_batch_size": 1, "steps": 4},
                   "optimizer": {"lr": 1e-3, "min_lr": 0, "lr_schedule": "constant", "warmup_steps": 0}, "device": {"threads": 1},
                   "data": {"format": "text", "train": [str(self.folder / text)]}}
-        kept = dict(self.trainer.environment)
-        self.trainer.environment = kept | dict(environment)
-        try:
-            result = self.trainer.train(source, ranks, [*changes.split(), "output.overwrite=true"], seconds=seconds)
-        finally:
-            self.trainer.environment = kept
+        result = self.trainer.train(source, ranks, [*changes.split(), "output.overwrite=true"], seconds, environment)
         if result.exit_code != 0:
             raise RuntimeError(show(result))
         return read_record(result.output), result.stdout
@@ -51,7 +47,8 @@ def rows_that_count_differently(lab):
     documents = "data.end_of_document=10 data.mask_across_documents=true data.shuffle=false"
     reference, _ = lab.run(1, f"{documents} train.micro_batch_size=8", "ragged.txt")
     complaints = [] if reference["steps/tokens"][0] < 8 * 32 - 32 - 10 else ["the rows count too many tokens for this case"]
-    for ranks, changes in ((1, "train.micro_batch_size=1"), (1, "train.micro_batch_size=2"), (2, "grid.dp=2"), (4, "grid.dp=4"), (2, "grid.sp=2"), (2, "grid.pp=2")):
+    for ranks, changes in ((1, "train.micro_batch_size=1"), (1, "train.micro_batch_size=2"), (2, "grid.dp=2"), (4, "grid.dp=4"), (2, "grid.sp=2"),
+                           (2, "grid.pp=2")):
         record, _ = lab.run(ranks, f"{documents} {changes}", "ragged.txt")
         complaints += losses(record, reference) + differences("tokens", record["steps/tokens"], reference["steps/tokens"], 0)
     return complaints
@@ -61,7 +58,9 @@ def a_batch_that_counts_nothing(lab):
     """1: a global batch without a counted token has loss 0 and no gradient, and divides by nothing."""
     (lab.folder / "empty.txt").write_text("\n" * 600)
     record, _ = lab.run(1, "data.end_of_document=10 data.mask_across_documents=true", "empty.txt")
-    return [] if not record["steps/loss"].any() and not record["steps/grad_norm"].any() else [f"loss {record['steps/loss']}, norm {record['steps/grad_norm']}"]
+    if record["steps/loss"].any() or record["steps/grad_norm"].any():
+        return [f"loss {record['steps/loss']}, norm {record['steps/grad_norm']}"]
+    return []
 
 
 def one_line_per_step(lab):
@@ -97,6 +96,21 @@ def bf16_weights_move(lab):
     return differences("last loss", record["steps/loss"][-1:], reference["steps/loss"][-1:], 0.02)
 
 
+def decay_spares_norms(lab):
+    """18: one step of decay by half makes of every matrix what half its initial spread would have, and leaves norms at 1, on every grid."""
+    still = "train.steps=2 optimizer.lr=1e-9 train.clip_grad=0"
+    complaints = []
+    for kind in ("model.normalization=layernorm", "model.normalization=rmsnorm model.tie_word_embeddings=false"):
+        halved, _ = lab.run(1, f"{kind} {still} optimizer.weight_decay=0 model.init_std=0.01")
+        serial, _ = lab.run(1, f"{kind} {still} optimizer.weight_decay=5e8")
+        complaints += [c for name in ("loss", "grad_norm")
+                       for c in differences(f"{name} of step 2", serial[f"steps/{name}"][1:], halved[f"steps/{name}"][1:], 1e-5)]
+        for ranks, grid in ((2, "grid.tp=2"), (2, "grid.dp=2"), (4, "grid.dp=2 grid.pp=2 comm.bucket_size=1")):
+            record, _ = lab.run(ranks, f"{kind} {still} optimizer.weight_decay=5e8 {grid}")
+            complaints += losses(record, serial)
+    return complaints
+
+
 def fewer_elements_than_ranks(lab):
     """19: one layer of width 8 on eight ranks, and a global batch of 120 on five."""
     tiny = {"num_layers": 1, "hidden_size": 8, "num_attention_heads": 2, "ffn_hidden_size": 8}
@@ -111,32 +125,36 @@ def large_stage_messages(lab):
     """25: activations far above the eager limit, and no eager messages at all: interleaved pipelines of 2 and 4 finish."""
     big = {"num_layers": 8, "hidden_size": 512, "num_attention_heads": 4, "ffn_hidden_size": 64, "seq_length": 2048, "vocab_size": 256}
     write_counting_text(lab.folder / "long.txt", lines=4000)
-    lab.run(2, "grid.pp=2 pipeline.schedule=interleaved pipeline.virtual_stages=2 train.global_batch_size=8 train.micro_batch_size=4 train.steps=1", "long.txt", big, seconds=240)
+    interleaved = "pipeline.schedule=interleaved pipeline.virtual_stages=2"
+    lab.run(2, f"grid.pp=2 {interleaved} train.global_batch_size=8 train.micro_batch_size=4 train.steps=1", "long.txt", big, seconds=240)
     none = {"OMPI_MCA_btl_vader_eager_limit": "64", "OMPI_MCA_btl_self_eager_limit": "64", "MPIR_CVAR_CH4_SHM_POSIX_EAGER": "0"}
-    reference, _ = lab.run(2, "grid.pp=2 pipeline.schedule=interleaved pipeline.virtual_stages=2", model={"num_layers": 4})
-    record, _ = lab.run(2, "grid.pp=2 pipeline.schedule=interleaved pipeline.virtual_stages=2", model={"num_layers": 4}, environment=none)
-    lab.run(4, "grid.pp=4 pipeline.schedule=interleaved pipeline.virtual_stages=2", model={"num_layers": 8}, environment=none)
+    reference, _ = lab.run(2, f"grid.pp=2 {interleaved}", model={"num_layers": 4})
+    record, _ = lab.run(2, f"grid.pp=2 {interleaved}", model={"num_layers": 4}, environment=none)
+    lab.run(4, f"grid.pp=4 {interleaved}", model={"num_layers": 8}, environment=none)
     return losses(record, reference, 0)
+
+
+def evaluations(lab, changes, runs):
+    """Complaints of the runs (ranks, further changes, allowed difference) that do not evaluate to what the serial run does."""
+    reference, _ = lab.run(1, changes)
+    complaints = []
+    for ranks, further, allowed in runs:
+        record, _ = lab.run(ranks, f"{changes} {further}")
+        complaints += differences(f"evaluation with {further}", record["evaluation/loss"], reference["evaluation/loss"], allowed)
+    return complaints
 
 
 def held_out_sample_of_one(lab):
     """63: an evaluation set of one sample on four ranks ends, with the serial loss."""
     (lab.folder / "held.txt").write_text("0 1 2 3 4 5 6 7 8 9 10 11 12 13 14")
-    changes = f"data.valid=[{lab.folder / 'held.txt'}] evaluation.interval=2"
-    reference, _ = lab.run(1, changes)
-    complaints = []
-    for ranks, grid in ((4, "grid.dp=4"), (4, "grid.pp=2 grid.dp=2"), (4, "grid.tp=2 grid.sp=2")):
-        record, _ = lab.run(ranks, f"{changes} {grid}")
-        complaints += differences(f"evaluation on {grid}", record["evaluation/loss"], reference["evaluation/loss"], 1e-5)
-    return complaints
+    grids = ("grid.dp=4", "grid.pp=2 grid.dp=2", "grid.tp=2 grid.sp=2")
+    return evaluations(lab, f"data.valid=[{lab.folder / 'held.txt'}] evaluation.interval=2", [(4, grid, 1e-5) for grid in grids])
 
 
 def evaluation_without_dropout(lab):
     """Evaluation drops nothing: before the first update counts, it is the loss of the same weights without dropout."""
     changes = "train.steps=1 optimizer.lr=1e-30 data.split=80,20 evaluation.interval=1"
-    reference, _ = lab.run(1, changes)
-    record, _ = lab.run(1, f"{changes} model.hidden_dropout=0.3 model.attention_dropout=0.3")
-    return differences("evaluation", record["evaluation/loss"], reference["evaluation/loss"], 0)
+    return evaluations(lab, changes, [(1, "model.hidden_dropout=0.3 model.attention_dropout=0.3", 0)])
 
 
 def throughput(lab):
@@ -150,30 +168,20 @@ def throughput(lab):
     return complaints
 
 
-CHECKS = {f.__name__: f for f in (rows_that_count_differently, a_batch_that_counts_nothing, one_line_per_step, accumulation_in_fp32, norm_before_clipping, bf16_weights_move,
-                                  fewer_elements_than_ranks, large_stage_messages, held_out_sample_of_one, evaluation_without_dropout, throughput)}
+CHECKS = (rows_that_count_differently, a_batch_that_counts_nothing, one_line_per_step, accumulation_in_fp32, norm_before_clipping,
+          bf16_weights_move, decay_spares_norms, fewer_elements_than_ranks, large_stage_messages, held_out_sample_of_one,
+          evaluation_without_dropout, throughput)
 
 
 def main():
     arguments = parse_arguments(__doc__.splitlines()[0])
-    checks = {name: check for name, check in CHECKS.items() if arguments.filter in name}
-    if arguments.list:
-        print("\n".join(checks))
-        return 0
-    failed = 0
     with tempfile.TemporaryDirectory(prefix="field-") as folder:
         lab = Lab(Trainer(arguments.binary, arguments.mpirun, folder), folder)
-        for name, check in checks.items():
-            try:
-                complaints = check(lab)
-            except RuntimeError as error:
-                complaints = [str(error)]
-            failed += bool(complaints)
-            print(f"{'FAILED' if complaints else 'ok':6} {name}: {check.__doc__.splitlines()[0]}", flush=True)
-            for complaint in complaints:
-                print("       " + complaint.replace("\n", "\n       "), flush=True)
-    print(f"{len(checks) - failed} of {len(checks)} checks hold")
-    return 1 if failed else 0
+
+        def run(check):
+            return check(lab), check.__doc__.splitlines()[0]
+
+        return report(arguments, [(check.__name__, functools.partial(run, check)) for check in CHECKS])
 
 
 if __name__ == "__main__":

@@ -4,13 +4,14 @@ Each case is one run of the trainer on its grid, compared with a reference of th
 that grows from step 1 to the last, or another split, bit for bit. Every record is also held to its own promises: finite
 numbers, the same data as the reference, predicted bytes equal to measured ones.
 """
+import functools
 import pathlib
 import re
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from trainer import Trainer, numpy, parse_arguments, read_record, show, write_counting_text  # noqa: E402
+from trainer import Trainer, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
 
 from cases import GROUPS, MODELS, overrides  # noqa: E402
 
@@ -84,32 +85,22 @@ def check_ledgers(record):
     return complaints
 
 
+def check_case(runs, case):
+    """Complaints about one case, and a remark that says how far it is from its reference."""
+    reference, _ = runs.record(case.model, case.reference)
+    record, seconds = runs.record(case.model, case.split, again=True)
+    complaints, first, last = compare(case, record, reference)
+    return complaints + check_ledgers(record), f"relative difference {first:.1e} at the first step, {last:.1e} at the last; {seconds:.1f} s"
+
+
 def main():
     arguments = parse_arguments(__doc__.splitlines()[0])
-    cases = [case for group in arguments.group or GROUPS for case in GROUPS[group] if arguments.filter in case.name()]
-    if arguments.list:
-        print("\n".join(case.name() for case in cases))
-        return 0
-    failed = 0
+    cases = [case for group in arguments.group or GROUPS for case in GROUPS[group]]
     with tempfile.TemporaryDirectory(prefix="same_loss-") as folder:
         text = pathlib.Path(folder) / "counting.txt"
         write_counting_text(text)
         runs = Runs(Trainer(arguments.binary, arguments.mpirun, folder), text)
-        for case in cases:
-            complaints, first, last, seconds = [], numpy.nan, numpy.nan, 0.0
-            try:
-                reference, _ = runs.record(case.model, case.reference)
-                record, seconds = runs.record(case.model, case.split, again=True)
-                complaints, first, last = compare(case, record, reference)
-                complaints += check_ledgers(record)
-            except RuntimeError as error:
-                complaints = [str(error)]
-            failed += bool(complaints)
-            print(f"{'FAILED' if complaints else 'ok':6} {first:8.1e} {last:8.1e} {seconds:5.1f} s  {case.name()}", flush=True)
-            for complaint in complaints:
-                print("       " + complaint.replace("\n", "\n       "), flush=True)
-    print(f"{len(cases) - failed} of {len(cases)} cases hold; columns: largest relative difference at the first and at the last step")
-    return 1 if failed else 0
+        return report(arguments, [(case.name(), functools.partial(check_case, runs, case)) for case in cases], "cases")
 
 
 if __name__ == "__main__":

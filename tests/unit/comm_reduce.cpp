@@ -1,6 +1,5 @@
 // The arithmetic of reductions on arrival, element by element against the plain definition, and slices that are packed,
 // unpacked and combined in portions.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest.h>
 
 #include <cmath>

@@ -3,6 +3,7 @@
 #include "compile/compile.hpp"
 #include "compile/verify.hpp"
 #include "compile_interpreter.hpp"
+#include "variants.hpp"
 
 namespace quadrille::test {
 
@@ -22,16 +23,7 @@ inline Config small_gpt(std::int64_t layers = 2) {
     return c;
 }
 
-inline Config small_llama(std::int64_t layers = 2) {
-    Config c = small_gpt(layers);
-    c.model.num_key_value_heads = 2;
-    c.model.normalization = Normalization::rmsnorm;
-    c.model.activation = Activation::swiglu;
-    c.model.position_embedding = PositionEmbedding::rope;
-    c.model.bias = false;
-    c.model.tie_word_embeddings = false;
-    return c;
-}
+inline Config small_llama(std::int64_t layers = 2) { return as_llama(small_gpt(layers), 2); }
 
 // Wider: a layer's parameters fill several blocks of its flat buffer, so that every ZeRO slice holds some.
 inline Config wide(Config c) {
@@ -39,17 +31,6 @@ inline Config wide(Config c) {
     c.model.head_dim = 4;
     c.model.ffn_hidden_size = 96;
     c.model.vocab_size = 61;
-    return c;
-}
-
-// The same batch on another grid: dp takes its sequences from the microbatch first, then from the accumulation.
-inline Config on_grid(Config c, int dp, int tp, int pp, int sp) {
-    c.grid.dp = dp;
-    c.grid.tp = tp;
-    c.grid.pp = pp;
-    c.grid.sp = sp;
-    c.train.micro_batch_size = std::max<std::int64_t>(1, c.train.micro_batch_size / dp);
-    c.train.gradient_accumulation_steps = c.train.global_batch_size / c.train.micro_batch_size / dp;
     return c;
 }
 

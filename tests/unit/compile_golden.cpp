@@ -2,7 +2,6 @@
 // this most: a program that keeps too much is right in every number.
 //
 //     test_unit_compile_golden --update      writes the files anew; review what git says of them
-#define DOCTEST_CONFIG_IMPLEMENT
 #include "compile_fixture.hpp"
 #include "ir/print.hpp"
 

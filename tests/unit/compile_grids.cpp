@@ -1,6 +1,5 @@
 // Every grid and strategy gives the numbers of the program for one rank, in float64, to 1e-10; and that program's gradients are
 // the loss's, by central differences. Independent of the kernels and of the verifier.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "compile_fixture.hpp"
 
 #include <doctest.h>

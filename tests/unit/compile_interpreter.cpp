@@ -170,17 +170,15 @@ class Machine : Ranks {
 
     // ---- redistributes ----
     std::vector<std::size_t> group_of(std::size_t rank, const Change& c, Holders holders) const {
-        std::vector<int> members;
-        if (holders == Holders::ends) members = {0, grid_.extent(Axis::pp) - 1};
         std::vector<std::size_t> group;
-        for (const std::int64_t m : grid_.group(ranks_[rank], c.axes, members)) group.push_back(static_cast<std::size_t>(m));
+        for (const std::int64_t m : grid_.group(ranks_[rank], c.axes, pp_members(grid_, holders))) group.push_back(static_cast<std::size_t>(m));
         return group;
     }
 
     bool redistribute(std::size_t pp, const Op& op) {
         const Program& p = programs_[pp];
-        const Change c = change(p.type(p.inputs(op)[0]), p.tables->type(p.attributes(op).types[0]).place);
-        const Holders holders = p.tables->type(p.attributes(op).types[0]).place.holders;
+        const Change c = change(p, op);
+        const Holders holders = p.destination(op).holders;
         std::vector<std::size_t> coordinates = {pp};
         if (c.axes.has(Axis::pp) && moves_data(c.pair)) {
             coordinates.clear();

@@ -2,6 +2,9 @@
 // harmless.
 #pragma once
 #include "compile_fixture.hpp"
+#include "compile_mutations.hpp"
+
+#include <set>
 
 namespace quadrille::test {
 
@@ -10,8 +13,17 @@ struct NamedSubject {
     Config config;
 };
 
-// Prints the table kinds x made, caught, harmless, missed, and fails the test for every miss and every refusal without a line.
-// `per_kind` mutants of each kind for each subject, as far as it has places for them.
-void break_and_judge(const std::vector<NamedSubject>& subjects, std::size_t per_kind);
+// What each executable owes: so many mutants at least, of every kind but those that its subjects have no place for.
+struct Share {
+    const char* name;
+    int least;
+    std::set<std::string_view> lacks;
+};
+const std::vector<Share>& shares();
+std::vector<MutationKind> all_mutations();
+
+// Prints the table kinds x made, caught, harmless, missed, and fails the test for every miss, every refusal without a line, and where the share
+// is not kept. `per_kind` mutants of each kind for each subject, as far as it has places for them.
+void break_and_judge(const char* share, const std::vector<NamedSubject>& subjects, std::size_t per_kind);
 
 }  // namespace quadrille::test

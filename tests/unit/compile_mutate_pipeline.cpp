@@ -1,5 +1,4 @@
 // Mutants of pipelines.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "compile_mutate.hpp"
 
 #include <doctest.h>
@@ -20,7 +19,8 @@ TEST_CASE("pipelines") {
     Config half = on_grid(small_gpt(3), 1, 1, 3, 1);
     half.pipeline.schedule = Schedule::zero_bubble;
     half.train.precision = Precision::bf16;
-    break_and_judge({{"pp 2 dp 2, 1f1b, tied", one_f_one_b},
+    break_and_judge("pipelines",
+                    {{"pp 2 dp 2, 1f1b, tied", one_f_one_b},
                      {"pp 2 tp 2, interleaved, dropout", interleaved},
                      {"pp 4 dp 2, zero-bubble", zero_bubble},
                      {"pp 4, gpipe, tied", gpipe},

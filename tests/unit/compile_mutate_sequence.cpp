@@ -1,8 +1,9 @@
 // Mutants of programs that cut the sequence.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "compile_mutate.hpp"
 
 #include <doctest.h>
+
+#include <algorithm>
 
 using namespace quadrille;
 using namespace quadrille::test;
@@ -18,8 +19,21 @@ TEST_CASE("sequence parallel") {
     Config both = on_grid(small_gpt(), 1, 2, 1, 3);
     both.sequence.method = SequenceMethod::ulysses;
     both.tensor.sequence_parallel = true;
-    break_and_judge({{"sp 3 dp 2, Ulysses, documents", ulysses},
+    break_and_judge("sequence parallel",
+                    {{"sp 3 dp 2, Ulysses, documents", ulysses},
                      {"sp 3, ring of blocks, documents, dropout", ring},
                      {"sp 3 tp 2, Ulysses, Megatron", both}},
                     10);
+}
+
+TEST_CASE("all executables together break programs in at least 20 kinds, each somewhere, and over a thousand times") {
+    int least = 0;
+    for (const Share& s : shares()) least += s.least;
+    CHECK(least > 1000);
+    const std::vector<MutationKind> kinds = all_mutations();
+    CHECK(kinds.size() >= 20);
+    for (const MutationKind& k : kinds) {
+        const auto makes = [&](const Share& s) { return !s.lacks.count(k.name); };
+        CHECK_MESSAGE(std::any_of(shares().begin(), shares().end(), makes), k.name);
+    }
 }

@@ -1,5 +1,4 @@
 // Mutants of programs cut over tp, sp and dp.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "compile_mutate.hpp"
 
 #include <doctest.h>
@@ -20,7 +19,8 @@ TEST_CASE("tensor and data parallel") {
     Config half = on_grid(small_llama(), 2, 2, 1, 1);
     half.train.precision = half.train.gradient_dtype = Precision::bf16;
     half.comm.overlap = false;
-    break_and_judge({{"tp 2 dp 2, buckets, tied", buckets},
+    break_and_judge("tensor and data parallel",
+                    {{"tp 2 dp 2, buckets, tied", buckets},
                      {"tp 2 sp 2, Megatron, ring, dropout", megatron},
                      {"tp 2 x 3, Megatron, grouped heads", replicated},
                      {"tp 2 x 2, grouped heads", grouped},

@@ -44,13 +44,36 @@ void rewire(Program& p, std::size_t from, TensorId old, TensorId now) {
         if (*scalar == old) *scalar = now;
 }
 
-bool bypass(const Site& s) {
-    const auto in = s.in(), out = s.out();
-    if (out.empty() || in.size() < out.size()) return false;
+Applies of_kind(std::initializer_list<Kind> kinds) {
+    return [kinds = std::vector<Kind>(kinds)](const Program&, const Op& op) { return std::find(kinds.begin(), kinds.end(), op.kind) != kinds.end(); };
+}
+bool reads_something(const Program&, const Op& op) { return op.inputs > 0; }
+bool makes_something(const Program&, const Op& op) { return op.outputs > 0; }
+
+bool drop(const Site& s) {
     erase_op(s.p, s.i);
-    for (std::size_t k = 0; k < out.size(); ++k) rewire(s.p, s.i, out[k], in[k]);
     return true;
 }
+
+bool repeat(const Site& s) {
+    insert_op(s.p, s.i, Op(s.op()));
+    return true;
+}
+
+namespace {
+
+// Readers of each result read an input instead: the one as many places after `first`.
+bool read_inputs(const Site& s, std::size_t first) {
+    const auto in = s.in(), out = s.out();
+    erase_op(s.p, s.i);
+    for (std::size_t k = 0; k < out.size(); ++k) rewire(s.p, s.i, out[k], in[first + k]);
+    return true;
+}
+
+}  // namespace
+
+bool bypass(const Site& s) { return s.op().outputs > 0 && s.op().inputs >= s.op().outputs && read_inputs(s, 0); }
+bool bypass_sum(const Site& s) { return read_inputs(s, s.op().inputs - s.op().outputs); }
 
 TensorId copy_tensor(Program& p, TensorId t) {
     p.tensors.push_back(p.tensors[static_cast<std::size_t>(t)]);

@@ -40,16 +40,29 @@ struct Site {
     const std::string& unit() const { return p.tables->name(op().unit); }
 };
 
+using Applies = std::function<bool(const Program&, const Op&)>;  // a quick look at the op
+
 struct MutationKind {
     const char* name;
-    std::function<bool(const Program&, const Op&)> applies;  // a quick look at the op
-    std::function<bool(const Site&)> mutate;                 // false: there is nothing to break here, and nothing was changed
+    Applies applies;
+    std::function<bool(const Site&)> mutate;  // false: there is nothing to break here, and nothing was changed
 };
 
 std::vector<MutationKind> move_mutations();     // messages, redistributes, rings
 std::vector<MutationKind> sum_mutations();      // accumulations, counts, norms
 std::vector<MutationKind> memory_mutations();   // the layout
 std::vector<MutationKind> meaning_mutations();  // well typed, but another program
+
+// ---- where ----
+Applies of_kind(std::initializer_list<Kind>);
+bool reads_something(const Program&, const Op&);
+bool makes_something(const Program&, const Op&);
+
+// ---- whole mutations that several lists have ----
+bool drop(const Site&);
+bool repeat(const Site&);      // made twice in a row
+bool bypass(const Site&);      // without the op, readers of its results reading its first inputs
+bool bypass_sum(const Site&);  // ... its last inputs: the earlier versions of the running sums that it adds to
 
 // ---- edits ----
 void erase_op(Program&, std::size_t i);
@@ -58,7 +71,6 @@ void move_op(Program&, std::size_t from, std::size_t to);  // to: its index afte
 void set_operands(Program&, Op&, const std::vector<TensorId>& in, const std::vector<TensorId>& out);
 void rewire(Program&, std::size_t from, TensorId old,
             TensorId now);                 // readers from op `from` on, and the scalars that the loop reads
-bool bypass(const Site&);                  // without the op, readers of its results reading its first inputs
 TensorId copy_tensor(Program&, TensorId);  // another tensor of the same type in the same place
 template <class F>
 void change_attributes(const Site& s, F change) {

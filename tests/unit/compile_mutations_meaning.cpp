@@ -6,9 +6,12 @@
 namespace quadrille::test {
 namespace {
 
-bool reads_something(const Program&, const Op& op) { return op.inputs > 0; }
-bool is_load(const Program&, const Op& op) { return op.kind == Kind::load; }
-bool is_update(const Program&, const Op& op) { return op.kind == Kind::adamw || op.kind == Kind::sgd; }
+bool draws(const Program& p, const Op& op) { return p.attributes(op).rate > 0; }
+bool adds_gradients(const Program&, const Op& op) { return op.kind == Kind::add && op.part == Part::backward_input; }
+bool adds_residual(const Program&, const Op& op) {
+    return op.part == Part::forward && (op.kind == Kind::add || op.kind == Kind::residual_norm);
+}
+bool computes(const Program&, const Op& op) { return op.queue == Queue::compute && op.kind != Kind::redistribute; }
 
 std::vector<bool> made_before(const Program& p, std::size_t i) {
     std::vector<bool> made(p.tensors.size(), false);
@@ -85,15 +88,6 @@ bool other_input_loaded(const Site& s) {
     return true;
 }
 
-bool dropped(const Site& s) {
-    erase_op(s.p, s.i);
-    return true;
-}
-bool repeated(const Site& s) {
-    insert_op(s.p, s.i, Op(s.op()));
-    return true;
-}
-
 bool decay_flipped(const Site& s) {
     const Flat& flat = s.p.flats[static_cast<std::size_t>(s.attributes().unit)];
     Parameter& q = s.p.parameters[static_cast<std::size_t>(s.random.one_of(flat.segments).parameter)];
@@ -146,7 +140,6 @@ bool rate_changed(const Site& s) {
     change_attributes(s, [](Attributes& a) { a.rate /= 2; });
     return true;
 }
-bool draws(const Program& p, const Op& op) { return p.attributes(op).rate > 0; }
 
 // A number or flag that the kind's formula has.
 bool constant_changed(const Site& s) {
@@ -218,53 +211,39 @@ bool bypassed_compute(const Site& s) {
     return bypass(s);
 }
 
-bool is_kind(const Op& op, std::initializer_list<Kind> kinds) {
-    return std::find(kinds.begin(), kinds.end(), op.kind) != kinds.end();
-}
-
 }  // namespace
 
 std::vector<MutationKind> meaning_mutations() {
-    const auto is_attention = [](const Program&, const Op& op) { return is_kind(op, {Kind::attention, Kind::attention_dx}); };
-    const auto is_matmul = [](const Program&, const Op& op) { return is_kind(op, {Kind::matmul, Kind::matmul_gelu}); };
+    const Applies is_load = of_kind({Kind::load}), is_update = of_kind({Kind::adamw, Kind::sgd});
+    const Applies is_attention = of_kind({Kind::attention, Kind::attention_dx}), is_matmul = of_kind({Kind::matmul, Kind::matmul_gelu});
+    const Applies has_constant = of_kind({Kind::norm, Kind::residual_norm, Kind::norm_dx, Kind::norm_dw, Kind::rotary, Kind::logit_max,
+                                          Kind::logit_sums, Kind::logit_sums_dx, Kind::adamw});
     return {
         {"another tensor of the same type", reads_something, like_typed_input},
         {"another layer's weight", reads_something, other_layers_weight},
         {"another microbatch's activation", reads_something, other_microbatchs_activation},
-        {"gradient term forgotten",
-         [](const Program&, const Op& op) { return op.kind == Kind::add && op.part == Part::backward_input; }, forgotten_term},
-        {"residual forgotten",
-         [](const Program&, const Op& op) {
-             return op.part == Part::forward && is_kind(op, {Kind::add, Kind::residual_norm});
-         },
-         forgotten_residual},
+        {"gradient term forgotten", adds_gradients, forgotten_term},
+        {"residual forgotten", adds_residual, forgotten_residual},
         {"another microbatch loaded", is_load, other_microbatch_loaded},
         {"targets for tokens", is_load, other_input_loaded},
-        {"load missing", is_load, dropped},
-        {"load made twice", is_load, repeated},
+        {"load missing", is_load, drop},
+        {"load made twice", is_load, repeat},
         {"decay flipped", is_update, decay_flipped},
         {"moments swapped", is_update, moments_swapped},
         {"moments swapped, results too", is_update, moments_swapped_throughout},
         {"another unit's gradient", is_update, other_units_gradient},
         {"another scalar for the norm", is_update, other_norm},
-        {"update missing", is_update, dropped},
-        {"updated twice", is_update, repeated},
+        {"update missing", is_update, drop},
+        {"updated twice", is_update, repeat},
         {"dropout stream changed", draws, stream_changed},
         {"dropout rate changed", draws, rate_changed},
-        {"constant changed",
-         [](const Program&, const Op& op) {
-             return is_kind(op, {Kind::norm, Kind::residual_norm, Kind::norm_dx, Kind::norm_dw, Kind::rotary, Kind::logit_max,
-                                 Kind::logit_sums, Kind::logit_sums_dx, Kind::adamw});
-         },
-         constant_changed},
+        {"constant changed", has_constant, constant_changed},
         {"mask of documents forgotten", is_attention, mask_of_documents_forgotten},
         {"inputs exchanged", reads_something, inputs_exchanged},
         {"outputs exchanged", [](const Program&, const Op& op) { return op.outputs > 1; }, outputs_exchanged},
         {"weight transposed", is_matmul, transposed},
-        {"op bypassed", [](const Program&, const Op& op) { return op.queue == Queue::compute && op.kind != Kind::redistribute; },
-         bypassed_compute},
-        {"op dropped", [](const Program&, const Op& op) { return op.queue == Queue::compute && op.kind != Kind::redistribute; },
-         dropped},
+        {"op bypassed", computes, bypassed_compute},
+        {"op dropped", computes, drop},
     };
 }
 

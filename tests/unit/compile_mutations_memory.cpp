@@ -6,7 +6,6 @@
 namespace quadrille::test {
 namespace {
 
-bool makes_something(const Program&, const Op& op) { return op.outputs > 0; }
 bool has_workspace(const Program&, const Op& op) { return op.workspace >= 0; }
 
 std::vector<std::size_t> buffers_where(const Program& p, const std::function<bool(const Buffer&)>& test) {
@@ -131,11 +130,10 @@ bool without_a_place(const Site& s) {
     return true;
 }
 
-bool is_view_op(const Program&, const Op& op) { return op.kind == Kind::split || op.kind == Kind::join; }
-
 }  // namespace
 
 std::vector<MutationKind> memory_mutations() {
+    const Applies is_view = of_kind({Kind::split, Kind::join});
     return {
         {"live buffers overlapped", makes_something, overlapped},
         {"live buffers overlapped in part", makes_something, overlapped_in_part},
@@ -143,9 +141,9 @@ std::vector<MutationKind> memory_mutations() {
         {"temporary over the state", makes_something, over_the_state},
         {"workspace over an operand", has_workspace, workspace_over_an_operand},
         {"workspace over a live buffer", has_workspace, workspace_over_a_live_buffer},
-        {"view moved by an element", is_view_op, view_moved},
-        {"views exchanged", is_view_op, views_exchanged},
-        {"another rank's slice", [](const Program&, const Op& op) { return op.kind == Kind::redistribute; }, wrong_slice},
+        {"view moved by an element", is_view, view_moved},
+        {"views exchanged", is_view, views_exchanged},
+        {"another rank's slice", of_kind({Kind::redistribute}), wrong_slice},
         {"result beside its running sum", makes_something, result_elsewhere},
         {"beyond the arena", makes_something, beyond_the_arena},
         {"without a place", makes_something, without_a_place},

@@ -10,20 +10,8 @@ bool is_move(const Program&, const Op& op) {
     return op.kind == Kind::redistribute || op.kind == Kind::send || op.kind == Kind::recv;
 }
 bool is_redistribute(const Program&, const Op& op) { return op.kind == Kind::redistribute; }
-bool is_send(const Program&, const Op& op) { return op.kind == Kind::send; }
-bool is_receive(const Program&, const Op& op) { return op.kind == Kind::recv; }
-bool is_message(const Program& p, const Op& op) { return is_send(p, op) || is_receive(p, op); }
 bool is_behind(const Program&, const Op& op) { return op.queue != Queue::compute; }
 bool is_turn(const Program& p, const Op& op) { return p.attributes(op).ring && p.attributes(op).carries; }
-
-bool drop(const Site& s) {
-    erase_op(s.p, s.i);
-    return true;
-}
-bool twice(const Site& s) {
-    insert_op(s.p, s.i, Op(s.op()));
-    return true;
-}
 
 // The move once more on its own result, under a new name that everybody reads.
 bool reapply(const Site& s) {
@@ -78,9 +66,9 @@ bool redirect(const Site& s, const Placement& to) {
 }
 
 bool over_fewer_axes(const Site& s) {
-    const Change c = change(s.p.type(s.in()[0]), s.p.tables->type(s.attributes().types[0]).place);
+    const Change c = change(s.p, s.op());
     if (c.axes.count() < 2 || (c.pair != Pair::all_reduce && c.pair != Pair::reduce_scatter)) return false;
-    Placement to = s.p.tables->type(s.attributes().types[0]).place;
+    Placement to = s.p.destination(s.op());
     const Axis forgotten = s.random.one_of(c.axes.list());
     for (Cuts& cuts : to.cuts)
         if (cuts.axes().has(forgotten)) return false;
@@ -164,14 +152,6 @@ bool wrong_queue(const Site& s) {
     return true;
 }
 
-// A turn of a ring left out: the running state goes on without it.
-bool ring_one_short(const Site& s) {
-    const auto in = s.in(), out = s.out();
-    erase_op(s.p, s.i);
-    for (std::size_t k = 0; k < out.size(); ++k) rewire(s.p, s.i, out[k], in[in.size() - out.size() + k]);
-    return true;
-}
-
 // A turn on the keys and values of the turn before.
 bool ring_turn_repeated(const Site& s) {
     const auto in = s.in();
@@ -183,9 +163,9 @@ bool ring_turn_repeated(const Site& s) {
 }
 
 bool ring_turn_skipped(const Site& s) {
-    const Change c = change(s.p.type(s.in()[0]), s.p.tables->type(s.attributes().types[0]).place);
+    const Change c = change(s.p, s.op());
     if (c.pair != Pair::ring_shift) return false;
-    Placement to = s.p.tables->type(s.attributes().types[0]).place;
+    Placement to = s.p.destination(s.op());
     Cut& cut = to.cuts[static_cast<std::size_t>(c.from_dim)].cut[0];
     const int n = s.p.grid().extent(cut.axis);
     cut.turn = static_cast<std::int16_t>((cut.turn + 1) % n);
@@ -242,10 +222,11 @@ bool wrong_key_value_group(const Site& s) {
 }  // namespace
 
 std::vector<MutationKind> move_mutations() {
+    const Applies is_send = of_kind({Kind::send}), is_receive = of_kind({Kind::recv}), is_message = of_kind({Kind::send, Kind::recv});
     return {
         {"move dropped", is_move, drop},
         {"move bypassed", is_move, bypass},
-        {"move made twice", is_move, twice},
+        {"move made twice", is_move, repeat},
         {"move applied again", is_move, reapply},
         {"move swapped with the next", is_move, swap_with_next_move},
         {"move swapped with its neighbour", is_move, swap_with_neighbour},
@@ -261,16 +242,13 @@ std::vector<MutationKind> move_mutations() {
         {"until before the issue", is_behind, done_before_issued},
         {"until at once", is_behind, done_at_once},
         {"until the end", is_behind, done_at_the_end},
-        {"wrong queue", [](const Program& p, const Op& op) { return is_move(p, op) || op.kind == Kind::matmul; }, wrong_queue},
-        {"ring one step short", is_turn, ring_one_short},
+        {"wrong queue", of_kind({Kind::redistribute, Kind::send, Kind::recv, Kind::matmul}), wrong_queue},
+        {"ring one step short", is_turn, bypass_sum},
         {"ring turn repeated", is_turn, ring_turn_repeated},
         {"ring turn skipped", is_redistribute, ring_turn_skipped},
-        {"nesting of cuts exchanged", [](const Program&, const Op& op) { return op.outputs > 0; }, nesting_exchanged},
-        {"wrong key-value group",
-         [](const Program&, const Op& op) { return op.kind == Kind::attention || op.kind == Kind::attention_dx; },
-         wrong_key_value_group},
-        {"zigzag for block", [](const Program& p, const Op& op) { return op.kind == Kind::load || is_redistribute(p, op); },
-         other_layout},
+        {"nesting of cuts exchanged", makes_something, nesting_exchanged},
+        {"wrong key-value group", of_kind({Kind::attention, Kind::attention_dx}), wrong_key_value_group},
+        {"zigzag for block", of_kind({Kind::load, Kind::redistribute}), other_layout},
     };
 }
 

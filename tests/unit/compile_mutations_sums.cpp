@@ -8,9 +8,8 @@ namespace {
 
 bool adds(const Program&, const Op& op) { return op.adds; }
 bool sums(const Program&, const Op& op) { return op.adds || op.kind == Kind::accumulate; }
-bool is_count(const Program&, const Op& op) { return op.kind == Kind::count; }
 bool adds_squares(const Program& p, const Op& op) { return op.kind == Kind::add && p.tables->name(op.unit) == "norm"; }
-bool is_squares(const Program&, const Op& op) { return op.kind == Kind::sum_squares; }
+bool writes_sum(const Program&, const Op& op) { return op.writes_sum; }
 
 // A weight gradient overwrites those of earlier microbatches.
 bool overwritten(const Site& s) {
@@ -33,11 +32,7 @@ bool overwritten_and_typed(const Site& s) {
 }
 
 bool skipped(const Site& s) {
-    const auto in = s.in(), out = s.out();
-    if (s.op().kind == Kind::accumulate) return bypass(s);
-    erase_op(s.p, s.i);
-    for (std::size_t k = 0; k < out.size(); ++k) rewire(s.p, s.i, out[k], in[in.size() - out.size() + k]);
-    return true;
+    return s.op().kind == Kind::accumulate ? bypass(s) : bypass_sum(s);
 }
 
 bool added_twice(const Site& s) {
@@ -52,11 +47,6 @@ bool added_twice(const Site& s) {
     set_operands(s.p, op, in, again);
     insert_op(s.p, s.i + 1, op);
     for (std::size_t k = 0; k < out.size(); ++k) rewire(s.p, s.i + 2, out[k], again[k]);
-    return true;
-}
-
-bool done_twice(const Site& s) {
-    insert_op(s.p, s.i, Op(s.op()));
     return true;
 }
 
@@ -156,18 +146,17 @@ bool wrong_scalar(const Site& s) {
 }  // namespace
 
 std::vector<MutationKind> sum_mutations() {
+    const Applies is_count = of_kind({Kind::count}), is_squares = of_kind({Kind::sum_squares});
     return {
         {"sum overwritten", adds, overwritten},
         {"sum overwritten, and typed so", adds, overwritten_and_typed},
         {"term skipped", sums, skipped},
         {"term added twice", sums, added_twice},
-        {"sum made twice", sums, done_twice},
-        {"term relabelled", [](const Program&, const Op& op) { return op.writes_sum; }, contribution_relabelled},
+        {"sum made twice", sums, repeat},
+        {"term relabelled", writes_sum, contribution_relabelled},
         {"mask left out of the count", is_count, mask_left_out},
         {"mask counted twice", is_count, mask_counted_twice},
-        {"tokens for 1/tokens",
-         [](const Program&, const Op& op) { return op.kind == Kind::token_loss_dx || op.kind == Kind::mean_loss; },
-         tokens_for_inverse},
+        {"tokens for 1/tokens", of_kind({Kind::token_loss_dx, Kind::mean_loss}), tokens_for_inverse},
         {"unit left out of the norm", adds_squares, unit_left_out},
         {"unit counted twice in the norm", adds_squares, unit_counted_twice},
         {"squares of other parameters", is_squares, squares_of_other_parameters},

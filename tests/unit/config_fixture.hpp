@@ -1,13 +1,13 @@
 // Loading an input file from text, in a folder of its own that goes away with the test.
 #pragma once
 #include "base/error.hpp"
+#include "base/location.hpp"
 #include "config/load.hpp"
 
 #include <doctest.h>
 
 #include <filesystem>
 #include <fstream>
-#include <source_location>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -62,7 +62,7 @@ inline std::size_t lines(const std::string& text) {
 }
 
 // Shows the whole text when a part is missing.
-inline void check_has(const std::string& text, const std::string& part, std::source_location at = std::source_location::current()) {
+inline void check_has(const std::string& text, const std::string& part, quadrille::Location at = quadrille::Location::current()) {
     INFO("line " << at.line() << ": " << text);
     CHECK(has(text, part));
 }

@@ -1,4 +1,3 @@
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "config_fixture.hpp"
 
 #include "config/aliases.hpp"
@@ -97,6 +96,22 @@ TEST_CASE("aliases: every target is a key or a section, none hides a key of ours
     }
 }
 
+TEST_CASE("aliases of values: every target is a choice of some key, and the foreign name of none of those") {
+    for (const ChoiceAlias& alias : choice_aliases()) {
+        INFO(alias.foreign);
+        const auto has = [](const Key& key, std::string_view word) {
+            const auto in = [&](const std::vector<std::string>& list) { return std::find(list.begin(), list.end(), word) != list.end(); };
+            return in(key.choices) || in(key.later);
+        };
+        int keys_with_it = 0;
+        for (const Key& key : keys()) {
+            keys_with_it += has(key, alias.ours);
+            CHECK_FALSE((has(key, alias.ours) && has(key, alias.foreign)));
+        }
+        CHECK(keys_with_it > 0);
+    }
+}
+
 TEST_CASE("hints for names of other trainers") {
     const std::pair<const char*, const char*> cases[] = {
         {"grid.tensor_model_parallel_size", "grid.tp"},
@@ -135,9 +150,9 @@ TEST_CASE("hints for names of other trainers") {
         {"optimiser", "optimizer"},
         {"out_dir", "output.directory"},
     };
-    for (const auto& [written, expected] : cases) {
-        INFO(written);
-        check_has(key_hint(written), expected);
+    for (const auto& hint : cases) {
+        INFO(hint.first);
+        check_has(key_hint(hint.first), hint.second);
     }
     CHECK(key_hint("model.qwertyuiop_asdf") == "");
     CHECK(key_hint("") == "");
@@ -156,9 +171,10 @@ TEST_CASE("hints for values") {
         {"optimizer.lr_schedule", {"cosin", "cosine"}},  {"data.dtype", {"u16", "uint16"}},
         {"checkpoint.resume", {"no", "none"}},
     };
-    for (const auto& [path, words] : cases) {
-        INFO(path);
-        CHECK(choice_hint(*find_key(path), words.first) == fmt::format("; did you mean {}?", words.second));
+    for (const auto& hint : cases) {
+        INFO(hint.first);
+        const auto& [written, meant] = hint.second;
+        CHECK(choice_hint(*find_key(hint.first), written) == fmt::format("; did you mean {}?", meant));
     }
     CHECK(nearest("abc", {"xyz", "abd", "ab"}) == "abd");
     CHECK(nearest("sieze", {"seize", "size"}).has_value());

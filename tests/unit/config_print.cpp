@@ -1,8 +1,8 @@
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "config_fixture.hpp"
 
 #include "config/keys.hpp"
 
+#include <cstdlib>
 #include <iterator>
 
 using namespace quadrille;
@@ -44,7 +44,6 @@ TEST_CASE_FIXTURE(ConfigFixture, "the resolved text loads as the same Config and
         CHECK(load(resolved) == config);
         CHECK(to_yaml(load(resolved)) == resolved);
         CHECK(parse_resolved(resolved) == config);
-        CHECK(fingerprint(parse_resolved(resolved)) == fingerprint(config));
         job.planning = false;
         if (config.data.format == DataFormat::synthetic) CHECK(to_yaml(load(resolved)) == resolved);
         job.planning = true;
@@ -70,7 +69,6 @@ TEST_CASE_FIXTURE(ConfigFixture, "the resolved text has every key, and only such
     CHECK_THROWS_AS(parse_resolved("model: {num_layers: 2}\n"), Error);
     CHECK_THROWS_AS(parse_resolved(resolved + "# more\n"), Error);
     CHECK_THROWS_AS(parse_resolved("model: {num_layers: x}\n"), Error);
-    CHECK(fingerprint(load("model: {num_layers: 2}\n")) != fingerprint(load("model: {num_layers: 3}\n")));
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "inputs/reference.yaml is the table of keys, and loads as the defaults") {
@@ -121,9 +119,9 @@ TEST_CASE_FIXTURE(ConfigFixture, "the shapes of real models") {
         {"gpt2-124m.yaml", 124.4e6}, {"gpt2-350m.yaml", 354.8e6},  {"gpt2-774m.yaml", 774e6},     {"gpt2-1.5b.yaml", 1557.6e6},
         {"gpt3-175b.yaml", 174.6e9}, {"llama2-7b.yaml", 6.738e9},  {"llama2-13b.yaml", 13.016e9}, {"llama2-70b.yaml", 68.98e9},
         {"llama3-8b.yaml", 8.030e9}, {"llama3-70b.yaml", 70.55e9}, {"llama3-405b.yaml", 405.85e9}};
-    for (const auto& [name, published] : models) {
-        INFO(name);
-        CHECK(parameters(name) == doctest::Approx(published).epsilon(0.01));
+    for (const auto& model : models) {
+        INFO(model.first);
+        CHECK(parameters(model.first) == doctest::Approx(model.second).epsilon(0.01));
     }
     job.ranks = 16384;
     const Config c = load_config((inputs / "llama3-405b.yaml").string(), {}, job);

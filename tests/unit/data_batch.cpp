@@ -1,5 +1,4 @@
 // The global order and the batches: permutations, epochs, what is counted, and that no grid changes any of it.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest.h>
 
 #include "data/batch.hpp"

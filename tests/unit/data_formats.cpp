@@ -1,5 +1,4 @@
 // Text, raw tokens and llm.c shards: what is read, and every kind of bad file with what its refusal must name.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest.h>
 
 #include "data/source.hpp"

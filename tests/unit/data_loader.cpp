@@ -1,8 +1,8 @@
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest.h>
 
 #include "data/loader.hpp"
 
+#include <algorithm>
 #include <atomic>
 
 using namespace quadrille;

@@ -1,5 +1,4 @@
 // Megatron .bin/.idx pairs against a plain reader written here, and every damaged field with what its refusal must name.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest.h>
 
 #include "data/source.hpp"

@@ -1,5 +1,4 @@
 // Windows and documents, against the definition worked out here on whole arrays.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest.h>
 
 #include "data/samples.hpp"

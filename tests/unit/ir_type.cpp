@@ -1,4 +1,3 @@
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "ir/tables.hpp"
 
 #include <doctest.h>
@@ -57,6 +56,28 @@ TEST_CASE("the order of nesting tells who holds what") {
     CHECK(indices(g, vector_of(8, {{Axis::tp}, {Axis::sp}}), 0, c) == Ids{4, 5});
     // Megatron's cut of a zigzag sequence: tp inside the pieces that sp holds
     CHECK(indices(g, vector_of(16, {{Axis::sp, Layout::zigzag}, {Axis::tp}}), 0, c) == Ids{12, 13, 14, 15});
+}
+
+TEST_CASE("index runs are joined, and never listed") {
+    const Grid g = grid(1, 2, 2);
+    const Coordinate first, last = at({{Axis::sp, 1}, {Axis::tp, 1}});
+    const TensorType zigzag = vector_of(16, {{Axis::sp, Layout::zigzag}});
+    CHECK(index_runs(g, zigzag, 0, first) == Extents{{0, 4}, {12, 4}});
+    CHECK(index_runs(g, zigzag, 0, last) == Extents{{4, 8}});  // the middle pieces are neighbours
+    CHECK(first_index(g, zigzag, 0, last) == 4);
+    CHECK_THROWS_AS(first_index(g, zigzag, 0, first), std::logic_error);  // two runs have no one start
+    const std::int64_t many = std::int64_t{1} << 40;
+    CHECK(index_runs(g, vector_of(many, {{Axis::sp}, {Axis::tp}}), 0, last) == Extents{{many / 4 * 3, many / 4}});
+}
+
+TEST_CASE("who takes part in a sum over pp") {
+    const auto members = [](int pp, Holders h) { return pp_members(Grid::of_user_axes(1, 1, pp, 1, 1, 1, order), h); };
+    using Members = std::vector<int>;
+    CHECK(members(4, Holders::all) == Members{0, 1, 2, 3});
+    CHECK(members(4, Holders::ends) == Members{0, 3});
+    CHECK(members(2, Holders::ends) == Members{0, 1});
+    CHECK(members(1, Holders::ends) == Members{0});
+    CHECK(members(3, Holders::own) == Members{0, 1, 2});
 }
 
 TEST_CASE("the ranks of any cut hold every index once") {
@@ -121,8 +142,22 @@ TEST_CASE("tables give equal things one number") {
 TEST_CASE("running sums cover each contribution once") {
     Tables tables(grid(1, 1, 1));
     const auto first = tables.covers({{0, 0}}), second = tables.covers({{1, 0}}), both = tables.joined(first, second);
-    CHECK(tables.covers(both) == std::vector<Contribution>{{0, 0}, {1, 0}});
+    CHECK(tables.covers(both) == Cover::complete(2, 1));
     CHECK(tables.joined(second, first) == both);
     CHECK_THROWS_AS(tables.joined(both, second), TypingError);
     CHECK_THROWS_AS(tables.joined(both, 0), TypingError);
+}
+
+TEST_CASE("a set of contributions is as few runs as it can be, in whatever order it grew") {
+    Cover some = Contribution{4, 0};
+    for (const Contribution c : {Contribution{6, 0}, Contribution{0, 1}, Contribution{5, 0}, Contribution{1, 1}, Contribution{0, 0}}) some = joined(Cover(c), some);
+    CHECK(some.runs() == std::vector<Cover::Run>{{0, 0, 1}, {0, 4, 3}, {1, 0, 2}});
+    CHECK(some.size() == 6);
+    CHECK(some.uses() == 2);
+    for (const Contribution c : {Contribution{4, 0}, Contribution{6, 0}, Contribution{1, 1}}) CHECK_THROWS_AS(joined(some, c), TypingError);
+    Cover all = joined(some, joined(joined(Contribution{1, 0}, Contribution{2, 0}), joined(Contribution{3, 0}, Contribution{2, 1})));
+    CHECK(all.runs().size() == 2);
+    CHECK(all != Cover::complete(7, 2));
+    for (int m = 3; m < 7; ++m) all = joined(all, Contribution{m, 1});
+    CHECK(all == Cover::complete(7, 2));
 }

@@ -1,5 +1,4 @@
 // Parameters, their cuts and units, and how layers spread over stages.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "model/model.hpp"
 #include "compile_fixture.hpp"
 

@@ -1,5 +1,4 @@
 // FLOPs, state bytes and wire bytes against formulas written here, from the model's shape alone.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "compile_fixture.hpp"
 #include "model/model.hpp"
 #include "plan/plan.hpp"

@@ -50,7 +50,36 @@ TEST_CASE("a million positions, batch 8, a vocabulary of 150,000") {
     const double flops = 3.0 * static_cast<double>(tokens) * (2 * (4 * 144 + 2 * 144) + 4.0 * 1048576 * 12 + 2.0 * 12 * 150000);
     CHECK(p.model_flops == doctest::Approx(flops).epsilon(1e-9));
     // over dp 2 and tp 2 the same bytes go over wires that count in 64 bits too
-    for (const auto& [axes, bytes] : make_plan(on_grid(c, 2, 2, 1, 2), {}, {}).programs[0].wire) CHECK(bytes >= 0);
+    const Plan cut = make_plan(on_grid(c, 2, 2, 1, 2), {}, {});
+    for (const auto& [axes, bytes] : cut.programs[0].wire) CHECK(bytes >= 0);
+}
+
+TEST_CASE("compiling takes memory with the micro-batches, not with their square") {
+    Config c = small_gpt(2);
+    c.train.gradient_accumulation_steps = 4096;
+    c.train.global_batch_size = 4096 * c.train.micro_batch_size;
+    const auto start = used();
+    const Program p = compile(c, Purpose::training, {}).programs[0];
+    MESSAGE(p.ops.size() << " ops, " << used().seconds - start.seconds << " s of one core, process peak " << used().gib << " GiB");
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    CHECK(used().gib < 0.75);
+#endif
+}
+
+// Buffers in order of birth alone, each where it fits best, waste 8 to 14 % of these.
+TEST_CASE("the layout of real models wastes little") {
+    const auto waste = [](const char* input, std::int64_t ranks, const std::vector<std::string>& overrides) {
+        Job job;
+        job.ranks = ranks;
+        double worst = 0;
+        const Config config = load_config(std::string(QUADRILLE_SOURCE) + "/inputs/" + input, overrides, job);
+        for (const Program& p : compile(config, Purpose::training, {}).programs)
+            worst = std::max(worst, static_cast<double>(p.peaks[0].packing) / static_cast<double>(p.peaks[0].arena));
+        return worst;
+    };
+    CHECK(waste("gpt2-124m.yaml", 1, {}) < 0.01);
+    CHECK(waste("gpt2-124m.yaml", 4, {"grid.tp=2", "grid.pp=2"}) < 0.02);
+    CHECK(waste("llama2-7b.yaml", 16, {"grid.tp=4", "grid.pp=4"}) < 0.01);
 }
 
 TEST_CASE("Llama-3 405B on 16,384 ranks: compiled and verified in seconds") {
@@ -71,7 +100,7 @@ TEST_CASE("Llama-3 405B on 16,384 ranks: compiled and verified in seconds") {
     std::int64_t weights = 0;
     for (const ProgramPlan& q : p.programs) {
         CHECK(q.count == 1024);
-        CHECK(q.peaks[0].arena > 0);
+        CHECK(q.peaks[0].packing * 100 < q.peaks[0].arena);
         CHECK(q.states.masters == 2 * q.states.weights);
         CHECK(q.states.moments == 4 * q.states.weights);
         CHECK(q.states.gradients == 2 * q.states.weights);

@@ -1,5 +1,4 @@
 // The console: one line per interval, nothing from silent ranks, warnings apart from results, redrawing only on a terminal.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "record/console.hpp"
 
 #include <doctest.h>

@@ -1,5 +1,4 @@
 // Who may write into output.directory; what is refused leaves no trace.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "record/output_directory.hpp"
 
 #include "base/error.hpp"

@@ -1,5 +1,4 @@
 // The run record: what is written is read back, run.h5 is whole at every instant, damage is found, a failed write harms nothing.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "base/error.hpp"
 #include "record/record_reader.hpp"
 #include "record/record_writer.hpp"

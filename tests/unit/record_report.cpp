@@ -1,5 +1,4 @@
 // The ledgers and the summary of a run, and inspect.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "record/report.hpp"
 
 #include "base/error.hpp"
@@ -28,6 +27,7 @@ TEST_CASE("the memory ledger shows the fullest rank and whether prediction held"
     CHECK(has(text, "  peak           8.00 KiB   8.00 KiB\n"));
     CHECK(!has(text, "nvme"));
     CHECK(has(text, "predicted = measured on 2 of 2 ranks"));
+    CHECK(has(text, "largest process, by the operating system: 2.00 MiB, of which 1.99 MiB in no book"));
     record.measured_peak[0] += 1;
     CHECK(has(memory_ledger(record), "equal on 1 of 2 ranks only"));
     record.measured_peak.clear();

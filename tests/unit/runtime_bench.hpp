@@ -77,7 +77,7 @@ struct Bench {
     // Every buffer gets a place of its own.
     void place() {
         for (Buffer& b : program.buffers) b.persistent = true;
-        lay_out(program, [this](const Program& p, const Op& op) { return device_workspace(p, op, threads); });
+        lay_out(program, device_workspace(threads));
         memory.assign(static_cast<std::size_t>(program.peaks[0].arena) + 64, std::byte{0xFF});
     }
     std::byte* base() { return memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64; }

@@ -1,8 +1,8 @@
 // What looks into flat buffers, on every slice that a ZeRO cut can give: the slices together are the whole.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "runtime/bindings.hpp"
 #include "runtime_bench.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

@@ -1,7 +1,7 @@
 // Every kind's kernel as the runtime binds it: on a grid the pieces are those of one rank, and one rank does what the op says.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "runtime_bench.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace quadrille;

@@ -1,5 +1,4 @@
 // The accounts of a step: time that adds up, memory counted from what was handed out, the arena both stand on.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "base/error.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/memory_meter.hpp"

@@ -1,5 +1,4 @@
 // The schedules at their ends: warm-up of none, of one step, of all steps and of more; every decay; min_lr from none to lr.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "train/learning_rate.hpp"
 
 #include <doctest.h>

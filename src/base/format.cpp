@@ -1,4 +1,4 @@
-#include "record/format.hpp"
+#include "base/format.hpp"
 
 #include <fmt/format.h>
 #include <algorithm>

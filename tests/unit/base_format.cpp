@@ -1,6 +1,5 @@
 // Numbers for people.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
-#include "record/format.hpp"
+#include "base/format.hpp"
 
 #include <doctest.h>
 #include <limits>

@@ -1,0 +1,63 @@
+// What the command line understands, for people. The one place where the forms of the subcommands stand.
+#include "base/error.hpp"
+#include "train/commands.hpp"
+
+#include <array>
+
+namespace quadrille {
+namespace {
+
+struct Subcommand {
+    const char *name, *form, *what;
+};
+
+constexpr std::array<Subcommand, 4> subcommands = {{
+    {"train", "mpirun -n N quadrille train FILE.yaml [section.key=value ...]",
+     "Trains the model of the input file on N ranks (jobscripts/launch.sh N starts them with srun or mpirun); one rank needs no launcher. FILE\n"
+     "may be -, standard input. An override obeys every rule of the file. Every key with its default: inputs/reference.yaml. The run leaves its\n"
+     "record in output.directory: `quadrille inspect` reads it.\n"},
+    {"plan", "quadrille plan FILE.yaml [section.key=value ...] [--ranks N] [--program] [--json] [--resolved]",
+     "Compiles and verifies the programs of the whole grid without running them, on this one core, and prints the resolved input, memory per rank\n"
+     "and book, FLOPs, wire bytes, the pipeline's order, and whether it fits device.memory_limit; if not, changes that would (exit 3).\n\n"
+     "  --ranks N     ranks of the job, where grid.dp is auto\n"
+     "  --program     the programs themselves, one op a line, and nothing else\n"
+     "  --json        all of it as one object\n"
+     "  --resolved    the resolved input alone, as YAML: fed back, it runs the same\n"},
+    {"bench", "quadrille bench [gemm|memory|collectives|all] [--json FILE]",
+     "Measures what the machine gives: matrix products and memory of one process, collectives of all ranks (start it with a launcher, on at least\n"
+     "2 ranks), ours beside the MPI library's own. Without a word, all of it.\n\n"
+     "  --json FILE   the rows as JSON as well\n"},
+    {"inspect", "quadrille inspect PATH",
+     "Sums up a run record (run.h5, or the directory that holds one) or a trace (trace.h5), having checked its checksum.\n"},
+}};
+
+const Subcommand* find(const std::string& name) {
+    for (const Subcommand& s : subcommands)
+        if (s.name == name) return &s;
+    return nullptr;
+}
+
+}  // namespace
+
+std::string form(const std::string& command) {
+    const Subcommand* s = find(command);
+    require(s != nullptr, "usage: " + command + " is a subcommand");
+    return fmt::format("usage: {}", s->form);
+}
+
+std::string usage(const std::string& command) {
+    const Subcommand* s = find(command);
+    return s ? fmt::format("usage: {}\n\n{}", s->form, s->what) : "";
+}
+
+std::string usage() {
+    std::string text = "Quadrille trains GPT- and Llama-style transformers on a DP x TP x PP x SP grid of MPI ranks.\n\n";
+    for (const Subcommand& s : subcommands) text += fmt::format("  {}\n", s.form);
+    return text +
+           "  quadrille SUBCOMMAND --help\n"
+           "  quadrille --help | --version\n\n"
+           "exit codes: 0 done; 2 refused (usage, input, data, grid); 3 does not fit in memory; 4 training diverged;\n"
+           "5 I/O failed; 6 a rank failed. Every key of the input file: inputs/reference.yaml\n";
+}
+
+}  // namespace quadrille

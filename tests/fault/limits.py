@@ -1,0 +1,89 @@
+"""Runs that meet the end of memory: budgets, the process's own limits, and what the operating system counts against the plan."""
+import re
+
+from trainer import Trainer, read_record, show
+
+from cases import DONE, INPUT, MODEL, NO_MEMORY
+
+# Some 2.3 GiB of state, far above the limit of 1.5 GB that a process starts easily under.
+LARGE = "model.num_layers=12 model.hidden_size=1024 model.num_attention_heads=16 model.ffn_hidden_size=4096".split()
+LIMIT_KIB = 1500000
+
+
+def limited(trainer, rank, kib):
+    """A trainer whose rank `rank` (any, where it is None) runs under `ulimit -v`."""
+    script = trainer.folder / "limited.sh"
+    condition = f'[ "${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-0}}}}" = {rank} ] && ' if rank is not None else ""
+    script.write_text(f'#!/bin/sh\n{condition}ulimit -v {kib}\nexec {trainer.binary} "$@"\n')
+    script.chmod(0o755)
+    return Trainer(script, trainer.environment.get("MPIRUN"), trainer.folder)
+
+
+def expect(result, exit_code, *words):
+    """Complaints unless the run ended so, with these words (regular expressions) on stderr, each line said once."""
+    missing = [word for word in words if not re.search(word, result.stderr)]
+    said = [line for line in result.stderr.splitlines() if line.startswith("quadrille:")]
+    twice = [line for line in dict.fromkeys(said) if said.count(line) > 1]
+    if result.exit_code == exit_code and not missing and not twice:
+        return []
+    return [f"exit {exit_code} was due; missing: {missing}; said twice: {twice}\n{show(result)}"]
+
+
+def suggestions(text):
+    return re.findall(r"^(\S+=.*)  # device peak (.+)$", text, re.MULTILINE)
+
+
+def advice_when_it_does_not_fit(trainer):
+    """67: over budget the run says where the peak stands and what would fit: what `plan` says, and it holds."""
+    source = INPUT | {"model": MODEL | {"vocab_size": 4096}, "train": INPUT["train"] | {"micro_batch_size": 4}}
+    budget = "device.memory_limit=15MiB"
+    result = trainer.train(source, 2, [budget])
+    complaints = expect(result, NO_MEMORY, r"rank 0 needs .* has 15\.0 MiB \(device\.memory_limit\)", "the peak stands at op",
+                        "the largest there", "activations")
+    if result.output.exists():
+        complaints.append(f"refused, yet {result.output} exists")
+    planned = trainer.run(["plan", "run.yaml", budget, "--ranks", 2])
+    found = suggestions(result.stderr)
+    if not found or found != suggestions(planned.stdout) or planned.exit_code != NO_MEMORY:
+        return [*complaints, f"the run proposes {found}, the plan {suggestions(planned.stdout)}\n{show(result)}"]
+    for change, _ in found:
+        complaints += expect(trainer.train(source, 2, [budget, *change.split(), "output.overwrite=true"]), DONE)
+    return complaints
+
+
+def one_rank_under_a_limit(trainer):
+    """67: one rank of two may not map as much as the plan needs: all end, before anything is touched, with the rank and the bytes."""
+    result = limited(trainer, 1, LIMIT_KIB).train(INPUT, 2, ["grid.dp=2", *LARGE])
+    return expect(result, NO_MEMORY, r"rank 1 needs 2\.\d+ GiB of device memory and has .* \(what ulimit -v leaves\)", "optimizer")
+
+
+def refused_while_compiling(trainer):
+    """Memory refused before there is a plan: exit 3 with the bytes that were asked, on one rank and on all."""
+    bytes_asked = r"out of memory: \d+ bytes were asked for"
+    run = limited(trainer, 1, 480000).train(INPUT, 2, ["train.global_batch_size=20000", "grid.dp=2"])
+    plan = limited(trainer, None, 250000).run(["plan", "run.yaml", "train.global_batch_size=10000"])
+    return expect(plan, NO_MEMORY, bytes_asked) + expect(run, NO_MEMORY, "rank 1: " + bytes_asked)
+
+
+def resident_memory(trainer):
+    """67: what the operating system counts for a process, less that of a tiny run, is the plan's arena, within 10 %."""
+    large = ("model.hidden_size=512 model.num_attention_heads=8 model.ffn_hidden_size=2048 model.vocab_size=4096 "
+             "train.global_batch_size=4 train.micro_batch_size=2").split()
+    complaints = []
+    for ranks, grid in ((1, "grid.dp=1"), (1, "model.tie_word_embeddings=false"), (2, "grid.pp=2"), (2, "grid.tp=2")):
+        peaks = []
+        for changes in ([], large):
+            result = trainer.train(INPUT, ranks, [grid, *changes, "output.overwrite=true"])
+            if result.exit_code != DONE:
+                raise RuntimeError(show(result))
+            record = read_record(result.output)
+            peaks.append((record["memory/process_peak"], record["memory/predicted_peak"].sum(axis=(1, 2))))
+        (tiny, tiny_plan), (process, plan) = peaks
+        ratio = (process - tiny) / (plan - tiny_plan)
+        if not (abs(ratio - 1) <= 0.1).all() or not (plan >= 100e6).all():
+            complaints.append(f"{grid}: the processes grew by {process - tiny} bytes where the plan grew by {plan - tiny_plan}: {ratio}")
+    return complaints
+
+
+CHECKS = [("67 advice", advice_when_it_does_not_fit), ("67 one rank under a limit", one_rank_under_a_limit),
+          ("refused while compiling", refused_while_compiling), ("67 resident memory", resident_memory)]

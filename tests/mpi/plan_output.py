@@ -1,0 +1,129 @@
+"""What `plan` prints, for people and as JSON, against the interface's keys, its own sums, and the record of a run of the same input."""
+import json
+import pathlib
+import re
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from trainer import Trainer, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
+
+INPUT = {"model": {"num_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "ffn_hidden_size": 256, "vocab_size": 256, "seq_length": 32},
+         "train": {"global_batch_size": 8, "micro_batch_size": 2, "steps": 1}, "device": {"threads": 1},
+         "data": {"format": "text", "train": ["counting.txt"]}}
+# Table and positions, 4 blocks of two norms, attention and mlp with biases, the last norm; the head is the table.
+PARAMETERS = (256 + 32) * 64 + 4 * (4 * 64 + 4 * (64 * 64 + 64) + 2 * 64 * 256 + 256 + 64) + 2 * 64
+TIERS, BOOKS = ("device", "host", "nvme"), ("weights", "gradients", "optimizer", "activations", "buffers")
+BYTES = dict.fromkeys(BOOKS, int)
+SHAPE = {
+    "parameters": int, "ranks": int,
+    "programs": [{"coordinate": dict.fromkeys(("dp", "tp", "pp", "sp"), int), "count": int, "operations": int,
+                  "peak_bytes": dict.fromkeys(TIERS, int), "books": dict.fromkeys(TIERS, BYTES), "packing": dict.fromkeys(TIERS, int),
+                  "states": dict.fromkeys(("weights", "masters", "moments", "gradients"), int), "wire": {...: int}}],
+    "flops": {"model": (int, float), "hardware": (int, float)},
+    "pipeline": {"schedule": str, "microbatches": int, "bubble_fraction": (int, float)},
+    "fits": bool,
+    "suggestions": [{"change": str, "peak_bytes": int}],
+}
+
+
+def misfits(value, shape, path="plan"):
+    """Where a JSON value differs from a shape: keys and types; `...` stands for keys that are not known in advance."""
+    if isinstance(shape, list):
+        return [c for i, v in enumerate(value) for c in misfits(v, shape[0], f"{path}[{i}]")] if isinstance(value, list) else [f"{path} is no list"]
+    if not isinstance(shape, dict):
+        whole = isinstance(value, shape) and (shape is bool or not isinstance(value, bool))
+        return [] if whole and (not isinstance(value, int) or value >= 0) else [f"{path} is {value!r}"]
+    if not isinstance(value, dict):
+        return [f"{path} is no object"]
+    known = dict.fromkeys(value, shape[...]) if ... in shape else shape
+    wrong = [f"{path} has the keys {sorted(value)}, due are {sorted(known)}"] if set(value) != set(known) else []
+    return wrong + [c for key in set(value) & set(known) for c in misfits(value[key], known[key], f"{path}.{key}")]
+
+
+def planned(lab, *arguments):
+    """The plan as a dict and as text, and whether they end with the same exit code, the one that `fits` calls for."""
+    as_json, as_text = (lab.run(["plan", "run.yaml", *arguments, *option]) for option in (["--json"], []))
+    if as_json.exit_code not in (0, 3) or as_text.exit_code != as_json.exit_code:
+        raise RuntimeError(show(as_json) + show(as_text))
+    plan = json.loads(as_json.stdout)
+    return plan, as_text.stdout, misfits(plan, SHAPE) + ([] if plan["fits"] == (as_json.exit_code == 0) else ["exit code and `fits` disagree"])
+
+
+def sums(plan):
+    """Complaints about what must add up in any plan."""
+    complaints = []
+    for p in plan["programs"]:
+        for tier in TIERS:
+            if p["peak_bytes"][tier] != sum(p["books"][tier].values()) + p["packing"][tier]:
+                complaints.append(f"{tier} of {p['coordinate']}: {p['peak_bytes'][tier]} is not {p['books'][tier]} and {p['packing'][tier]}")
+        if p["states"]["masters"] + p["states"]["moments"] != p["books"]["device"]["optimizer"]:
+            complaints.append(f"{p['coordinate']}: {p['states']} and {p['books']['device']}")
+    if sum(p["count"] for p in plan["programs"]) != plan["ranks"]:
+        complaints.append(f"the programs are those of {[p['count'] for p in plan['programs']]} of {plan['ranks']} ranks")
+    return complaints
+
+
+def against_the_record(lab, ranks, *grid):
+    """The plan's bytes, axes and FLOPs are the record's, and it says the same in words."""
+    result = lab.train(INPUT, ranks, [*grid, "output.overwrite=true"])
+    if result.exit_code != 0:
+        raise RuntimeError(show(result))
+    record = read_record(result.output)
+    plan, text, complaints = planned(lab, *grid, "--ranks", ranks)
+    complaints += sums(plan)
+    axes = [name.decode() for name in record["wire/axes"]]
+    coordinates = record["grid/coordinates"].tolist()
+    if plan["parameters"] != PARAMETERS or f"parameters  {PARAMETERS}\n" not in text:
+        complaints.append(f"{plan['parameters']} parameters, {PARAMETERS} by hand")
+    if sorted({axis for p in plan["programs"] for axis in p["wire"]}) != axes:
+        complaints.append(f"axes {[p['wire'] for p in plan['programs']]}, the record has {axes}")
+    for p in plan["programs"]:
+        rank = coordinates.index([p["coordinate"][axis] for axis in ("dp", "tp", "pp", "sp")])
+        predicted = record["memory/predicted_peak"][rank]
+        if [[p["books"][tier][book] for book in BOOKS] for tier in TIERS] != predicted.tolist():
+            complaints.append(f"books {p['books']}, the record has {predicted.tolist()}")
+        if [p["wire"].get(axis, 0) for axis in axes] != record["wire/predicted"][rank].tolist():
+            complaints.append(f"wire {p['wire']}, the record has {record['wire/predicted'][rank]} over {axes}")
+        if not re.search(rf"^ +{p['coordinate']['pp']} +{p['count']} +{p['operations']} ", text, re.MULTILINE):
+            complaints.append(f"no line of the text has pp, ranks and ops of {p}")
+    for name in ("model", "hardware"):
+        if plan["flops"][name] != record[f"flops/{name}"]:
+            complaints.append(f"{plan['flops']}, the record has {record[f'flops/{name}']} {name}")
+    schedule = f"{plan['pipeline']['schedule']}, {plan['pipeline']['microbatches']} microbatches"
+    return complaints + [f"the text lacks '{words}'" for words in (f"ranks       {ranks}\n", schedule, "no memory limit") if words not in text]
+
+
+def suggestions_hold(lab):
+    """Over budget: every change, pasted behind the same input, is accepted, fits, and needs what was promised; the text has the same lines."""
+    (lab.folder / "run.yaml").write_text(json.dumps(INPUT | {"model": INPUT["model"] | {"vocab_size": 4096}}))
+    free, _, complaints = planned(lab, "--ranks", 4)
+    limit = max(p["peak_bytes"]["device"] for p in free["programs"]) - (1 << 19)
+    budget = [f"device.memory_limit={limit}", "--ranks", 4]
+    plan, text, wrong = planned(lab, *budget)
+    complaints += wrong
+    if not free["fits"] or plan["fits"] or not plan["suggestions"] or "does not fit in" not in text:
+        return [*complaints, f"fits {plan['fits']}, suggestions {plan['suggestions']}\n{text}"]
+    if re.findall(r"^(\S+=.*)  # device peak", text, re.MULTILINE) != [s["change"] for s in plan["suggestions"]]:
+        complaints.append(f"the text's lines are not {plan['suggestions']}\n{text}")
+    for suggestion in plan["suggestions"]:
+        changed, _, wrong = planned(lab, *budget, *suggestion["change"].split())
+        peak = max(p["peak_bytes"]["device"] for p in changed["programs"])
+        complaints += wrong + sums(changed)
+        if not changed["fits"] or peak != suggestion["peak_bytes"] or peak > limit:
+            complaints.append(f"{suggestion}: with it, fits is {changed['fits']} and the peak {peak}")
+    return complaints
+
+
+def main():
+    arguments = parse_arguments(__doc__)
+    with tempfile.TemporaryDirectory(prefix="plan-") as folder:
+        write_counting_text(pathlib.Path(folder) / "counting.txt")
+        lab = Trainer(arguments.binary, arguments.mpirun, folder)
+        grids = [(1,), (4, "grid.dp=2", "grid.sp=2"), (4, "grid.tp=2", "grid.pp=2"), (4, "grid.pp=2", "grid.sp=2", "pipeline.schedule=gpipe")]
+        checks = [("plan and record on " + " ".join(map(str, grid)), lambda grid=grid: (against_the_record(lab, *grid), "")) for grid in grids]
+        return report(arguments, [*checks, ("suggestions", lambda: (suggestions_hold(lab), ""))])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
