@@ -57,7 +57,8 @@ find_compiler() {
 }
 
 # ---- what is needed ----------------------------------------------------------------------------------------------------
-# One row each: probe : what it is : apt packages : spack package : usual module name.
+# One row each: probe : what it is : apt packages : spack package : usual module name. `wishes` are installed where that is allowed and
+# else done without.
 
 mpi_apt="libopenmpi-dev openmpi-bin" hdf5_apt=libhdf5-openmpi-dev
 if [[ $machine == debian-mpich ]]; then mpi_apt="libmpich-dev mpich" hdf5_apt=libhdf5-mpich-dev; fi
@@ -73,6 +74,7 @@ needs=(
     "has_header fmt/core.h:fmt:libfmt-dev:fmt:fmt"
     "has_header xxhash.h:xxHash:libxxhash-dev:xxhash:xxhash"
 )
+wishes=("has_header liburing.h:liburing (without it threads read and write the NVMe tier):liburing-dev:liburing:liburing")
 if [[ $tests == ON ]]; then
     needs+=(
         "has_header doctest/doctest.h:doctest:doctest-dev:doctest:doctest"
@@ -106,7 +108,7 @@ has_clang_tsan() {
 find_missing() {
     missing=()
     local need
-    for need in "${needs[@]}"; do
+    for need in "$@"; do
         ${need%%:*} >/dev/null 2>&1 || missing+=("$need")
     done
 }
@@ -137,13 +139,15 @@ may_install() {
     [[ $EUID -eq 0 ]] || sudo -n true 2>/dev/null
 }
 
-find_missing
+find_missing "${needs[@]}" "${wishes[@]}"
 if [[ ${#missing[@]} -gt 0 ]] && may_install; then
     read -ra packages <<<"$(words_of 3)"
     apt_install "${packages[@]}"
     hash -r
-    find_missing
 fi
+find_missing "${wishes[@]}"
+[[ ${#missing[@]} -eq 0 ]] || echo "setup.sh: goes on without $(column 2)"
+find_missing "${needs[@]}"
 if [[ ${#missing[@]} -gt 0 ]]; then
     say_missing
     exit 2

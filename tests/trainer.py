@@ -41,6 +41,7 @@ class Trainer:
         self.binary = pathlib.Path(binary).resolve()
         self.folder = pathlib.Path(folder)
         self.environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({"MPIRUN": mpirun} if mpirun else {})
+        self.prefix = []  # a command that runs the rest of its arguments under some condition
 
     def train(self, source, ranks, overrides=(), seconds=60, environment=()):
         """Trains the input `source` (a dict, or a file's text) on `ranks` ranks; its output folder is the scratch folder's own.
@@ -69,6 +70,7 @@ class Trainer:
         command = [str(part) for part in [self.binary, *arguments]]
         if ranks > 1:
             command = [str(LAUNCH), str(ranks), *command]
+        command = [*map(str, self.prefix), *command]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 errors="replace", env=self.environment | dict(environment), cwd=self.folder, start_new_session=True)
 

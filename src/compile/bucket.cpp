@@ -1,73 +1,95 @@
 #include "compile/bucket.hpp"
 
-#include "ir/table.hpp"
+#include "compile/fetch.hpp"
 
-#include <map>
+#include <algorithm>
 
 namespace quadrille {
 namespace {
 
-// A unit's gradient on its way from Partial over the data axes to whole.
-bool reduces_gradient(const Program& p, const Op& op) {
-    if (op.kind != Kind::redistribute || op.queue != Queue::collective || op.inputs != 1) return false;
-    const TensorType& t = p.type(p.inputs(op)[0]);
-    if (t.book != Book::gradients || !t.covers) return false;
-    const Change c = change(p, op);
-    return c.pair == Pair::all_reduce && (data_axes | AxisSet(Axis::sp)).contains(c.axes);
-}
+bool bucketed(const Program& p, const Op& op) { return moves_flat(p, op) && !gathers_for_use(p, op); }
+
+class Bucket {
+  public:
+    Bucket(Program& p, std::int64_t bytes) : p_(p), bytes_(bytes), pending_(p.tensors.size(), false) {}
+
+    void run() {
+        std::vector<Op> ops = std::move(p_.ops);
+        p_.ops.clear();
+        left_ = std::count_if(ops.begin(), ops.end(), [this](const Op& op) { return bucketed(p_, op); });
+        for (const Op& op : ops) take(op);
+    }
+
+  private:
+    void take(const Op& op) {
+        const bool moves = bucketed(p_, op), reads = reads_pending(op);
+        left_ -= moves;
+        if (reads && (moves || op.kind == Kind::accumulate)) {
+            behind_.push_back(op);
+            mark(op, true);
+        } else if (moves) {
+            const std::int64_t bytes = local_bytes(p_.grid(), p_.type(p_.inputs(op)[0]));
+            while (!waiting_.empty() && (held_ + bytes > bytes_ || !same_way(waiting_[0], op))) flush();
+            waiting_.push_back(op);
+            mark(op, true);
+            held_ += bytes;
+        } else {
+            while (reads_pending(op)) flush();
+            p_.ops.push_back(op);
+        }
+        while (!waiting_.empty() && (left_ == 0 || held_ >= bytes_)) flush();
+    }
+
+    bool reads_pending(const Op& op) const {
+        const auto in = p_.inputs(op);
+        return std::any_of(in.begin(), in.end(), [this](TensorId t) { return pending_[static_cast<std::size_t>(t)]; });
+    }
+
+    void mark(const Op& op, bool waits) {
+        for (const TensorId t : p_.outputs(op)) pending_[static_cast<std::size_t>(t)] = waits;
+    }
+
+    bool same_way(const Op& a, const Op& b) const {
+        const TensorId x = p_.inputs(a)[0], y = p_.inputs(b)[0];
+        return p_.type(x).place == p_.type(y).place && p_.type(x).dtype == p_.type(y).dtype &&
+               p_.tables->type(p_.attributes(a).types[0]).place == p_.tables->type(p_.attributes(b).types[0]).place;
+    }
+
+    // Issues the bucket, then what was put behind it, which may form the next one.
+    void flush() {
+        if (waiting_.empty()) return;
+        if (waiting_.size() == 1) p_.ops.push_back(waiting_[0]);
+        else append_joined();
+        for (const Op& op : waiting_) mark(op, false);
+        waiting_.clear();
+        held_ = 0;
+        std::vector<Op> behind;
+        behind.swap(behind_);
+        for (const Op& op : behind) {
+            mark(op, false);
+            left_ += bucketed(p_, op);
+        }
+        for (const Op& op : behind) take(op);
+    }
+
+    void append_joined() {
+        std::vector<TensorId> in, out;
+        for (const Op& op : waiting_) {
+            in.push_back(p_.inputs(op)[0]);
+            out.push_back(p_.outputs(op)[0]);
+        }
+        p_.append(waiting_.back(), in, out);
+    }
+
+    Program& p_;
+    const std::int64_t bytes_;
+    std::vector<bool> pending_;          // results of what waits or was put behind
+    std::vector<Op> waiting_, behind_;
+    std::int64_t held_ = 0, left_ = 0;   // bytes that wait; bucketed ops still to come
+};
 
 }  // namespace
 
-void bucket(Program& p, std::int64_t bucket_bytes) {
-    const std::vector<Op> ops = std::move(p.ops);
-    p.ops.clear();
-    std::vector<Op> waiting;
-    std::int64_t held = 0;
-    const auto flush = [&] {
-        if (waiting.size() == 1) p.ops.push_back(waiting[0]);
-        if (waiting.size() > 1) {
-            std::vector<TensorId> in, out;
-            for (const Op& op : waiting) {
-                in.push_back(p.inputs(op)[0]);
-                out.push_back(p.outputs(op)[0]);
-            }
-            p.append(waiting.back(), in, out);
-        }
-        waiting.clear();
-        held = 0;
-    };
-    std::size_t left = 0;
-    for (const Op& op : ops) left += reduces_gradient(p, op);
-    for (const Op& op : ops) {
-        if (!reduces_gradient(p, op)) { p.ops.push_back(op); continue; }
-        const std::int64_t bytes = local_bytes(p.grid(), p.type(p.inputs(op)[0]));
-        const auto placement = [&](const Op& x) -> const Placement& { return p.type(p.inputs(x)[0]).place; };
-        if (!waiting.empty() && (held + bytes > bucket_bytes || !(placement(waiting[0]) == placement(op)))) flush();
-        waiting.push_back(op);
-        held += bytes;
-        if (--left == 0 || held >= bucket_bytes) flush();
-    }
-}
-
-void overlap(Program& p, bool allowed) {
-    const auto n = static_cast<std::int32_t>(p.ops.size());
-    std::vector<std::int32_t> first_read(p.tensors.size(), n);
-    std::map<int, std::vector<std::int32_t>> sends;  // by peer, latest first: the walk is backwards
-    for (std::int32_t i = n; i-- > 0;) {
-        Op& op = p.ops[static_cast<std::size_t>(i)];
-        op.until = -1;
-        if (allowed && op.queue != Queue::compute) {
-            op.until = n;
-            for (const TensorId t : p.outputs(op)) op.until = std::min(op.until, first_read[static_cast<std::size_t>(t)]);
-            if (op.kind == Kind::send) {
-                auto& later = sends[p.attributes(op).peer];
-                op.until = later.size() >= 2 ? later[later.size() - 2] : n;
-                later.push_back(i);
-            }
-            if (op.until == i + 1) op.until = -1;  // read at once: nothing to overlap with
-        }
-        for (const TensorId t : p.inputs(op)) first_read[static_cast<std::size_t>(t)] = i;
-    }
-}
+void bucket(Program& p, std::int64_t bucket_bytes) { Bucket(p, bucket_bytes).run(); }
 
 }  // namespace quadrille

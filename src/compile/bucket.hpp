@@ -1,15 +1,13 @@
-// Joins the reductions of gradients into buckets, and says how long each move may stay in flight.
+// Joins moves of the training state into buckets.
 #pragma once
 #include "ir/program.hpp"
 
 namespace quadrille {
 
-// Consecutive all-reduces of units' gradients over the same axes travel in one call, issued where the last of them stood, as soon as
-// they hold `bucket_bytes` together; a unit larger than that travels alone. Each is still cut in its own slices: the same sums.
+// Moves of units' flat tensors between ranks (reductions of gradients, gathers of new weights) that go the same way travel in one call, issued where
+// the last of them stood, as soon as they hold `bucket_bytes` together; a unit larger than that travels alone. Each is still cut in its own slices:
+// the same sums. What adds up or moves on a result that waits is put behind it; any other reader ends the bucket. Gathers in front of a use (stage 3)
+// stay by themselves.
 void bucket(Program&, std::int64_t bucket_bytes);
-
-// Sets Op::until of every move. With overlap, a move is in flight until the first op that reads what it brings, and a send until the
-// second send after it to the same peer. Without, every move is done before the next op.
-void overlap(Program&, bool allowed);
 
 }  // namespace quadrille

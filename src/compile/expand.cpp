@@ -7,7 +7,7 @@ namespace {
 
 class Ring {
   public:
-    Ring(Rewrite& r, const Op& op) : r_(r), p_(r.program), op_(op), where_{op.part, op.unit, op.microbatch, op.action}, a_(p_.attributes(op)) {
+    Ring(Rewrite& r, const Op& op) : r_(r), p_(r.program), op_(op), where_{op.part, op.unit, op.microbatch, op.action, op.clone}, a_(p_.attributes(op)) {
         a_.unexpanded = false;
         a_.ring = true;
         for (const TensorId t : p_.inputs(op)) in_.push_back(r.renamed(t));

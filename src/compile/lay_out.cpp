@@ -12,7 +12,10 @@ namespace quadrille {
 namespace {
 
 std::int64_t sum(const std::array<std::int64_t, book_count>& books) { return std::accumulate(books.begin(), books.end(), std::int64_t{0}); }
-constexpr std::int64_t aligned(std::int64_t bytes) { return (bytes + buffer_alignment - 1) / buffer_alignment * buffer_alignment; }
+std::int64_t aligned(const Buffer& b) {
+    const std::int64_t grain = b.tier == Tier::device ? buffer_alignment : disk_alignment;
+    return (b.bytes + grain - 1) / grain * grain;
+}
 
 // One way to give places: buffers in order of birth, or backwards in time in order of death; long-lived ones by `fit`, those that live for
 // fewer than `brief` ops at the top.
@@ -112,7 +115,7 @@ class LayOut {
             for (const int sign : {1, -1}) {
                 Live& at = change[static_cast<std::size_t>(sign > 0 ? b.first : b.last + 1)];
                 at.books[static_cast<std::size_t>(b.book)] += sign * b.bytes;
-                at.grains += sign * aligned(b.bytes);
+                at.grains += sign * aligned(b);
             }
         }
         Live live;
@@ -139,10 +142,10 @@ class LayOut {
         for (const BufferId id : order) {
             const Buffer& b = buffer(id);
             for (auto it = dying.begin(); it != dying.end() && it->first < birth(b, way.backwards); it = dying.erase(it))
-                space.give(offsets[static_cast<std::size_t>(it->second)], aligned(buffer(it->second).bytes));
-            const std::int64_t offset = space.take(aligned(b.bytes), b.last - b.first < way.brief ? Fit::highest : way.fit);
+                space.give(offsets[static_cast<std::size_t>(it->second)], aligned(buffer(it->second)));
+            const std::int64_t offset = space.take(aligned(b), b.last - b.first < way.brief ? Fit::highest : way.fit);
             offsets[static_cast<std::size_t>(id)] = offset;
-            end = std::max(end, offset + aligned(b.bytes));
+            end = std::max(end, offset + aligned(b));
             dying.emplace(death(b, way.backwards), id);
         }
         return end;
@@ -160,7 +163,7 @@ class LayOut {
                 continue;
             }
             b.offset = state;
-            state += aligned(b.bytes);
+            state += aligned(b);
         }
         TierPeak peak;
         const std::int64_t floor = find_peak(all, peak);

@@ -20,7 +20,8 @@ struct Workspace {
     Workspace(F f, std::int64_t group = 0) : of_op(std::move(f)), of_group(group) {}
 };
 
-constexpr std::int64_t buffer_alignment = 64;  // bytes
+constexpr std::int64_t buffer_alignment = 64;   // bytes, in memory
+constexpr std::int64_t disk_alignment = 4096;   // in the nvme tier, and in host memory, whose buffers go there: what every disk takes
 
 // Fills Buffer::bytes, offset, first and last, Op::workspace, Program::peaks and staging. The training state comes first, in the order of its
 // declaration, so that all programs of one coordinate find it at the same place. A buffer is occupied from the first op that touches it

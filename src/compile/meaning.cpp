@@ -53,7 +53,6 @@ void number_results(const Program& p, const Op& op, std::span<const Value> in, s
         case Kind::zero: out[0] = Value{}; return;
         case Kind::cast: out[0] = in[0]; return;
         case Kind::count: out[0] = count(in); return;
-        case Kind::accumulate: out[0] = in[0] + in[1]; return;
         case Kind::add: {
             const Signature s = parse_signature(a.signature);
             out[0] = in[0] + spread(in[1], s.in[1], s.out[0]);

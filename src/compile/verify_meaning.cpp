@@ -22,14 +22,17 @@ class Meaning {
 
     struct Made { Value value; int coordinate = -1; std::int32_t op = -1; };  // and by which op
 
-    // What the step is for: the update of each parameter, and the scalars that the loop reads.
+    // What the step is for: the update of each parameter, the state that it leaves, and the scalars that the loop reads.
     std::map<std::string, Made> run() {
         for (bool moving = true; moving;) {
             moving = false;
             for (std::size_t r = 0; r < programs_.size(); ++r)
                 while (at_[r] < programs_[r].ops.size() && step(r)) { ++at_[r]; moving = true; }
         }
-        for (std::size_t r = 0; r < programs_.size(); ++r) told(r);
+        for (std::size_t r = 0; r < programs_.size(); ++r) {
+            told(r);
+            left_behind(r);
+        }
         return out_;
     }
 
@@ -50,6 +53,27 @@ class Meaning {
         tell("the loss", p.loss);
         tell("the gradient's norm", p.norm);
         tell("the count of tokens", p.tokens);
+    }
+
+    // The state after the step: what was last written to each of its buffers.
+    void left_behind(std::size_t r) {
+        const Program& p = programs_[r];
+        struct Last { TensorId tensor = -1; std::int32_t op = -1; };
+        std::vector<Last> last(p.buffers.size());
+        for (const TensorId t : p.initial_state()) last[static_cast<std::size_t>(p.tensor(t).buffer)].tensor = t;
+        for (std::size_t i = 0; i < p.ops.size(); ++i)
+            for (const TensorId t : p.outputs(p.ops[i]))
+                if (p.ops[i].kind != Kind::split) last[static_cast<std::size_t>(p.tensor(t).buffer)] = {t, static_cast<std::int32_t>(i)};
+        for (std::size_t b = 0; b < p.buffers.size(); ++b) {
+            const std::string& name = p.tables->name(p.buffers[b].name);
+            const Flat* flat = p.buffers[b].persistent ? flat_of(p, std::string_view(name).substr(2)) : nullptr;
+            if (!flat) continue;
+            const List& list = flat_[r][last[b].tensor];
+            for (std::size_t i = 0; i < flat->segments.size(); ++i) {
+                const std::string& parameter = p.parameters[static_cast<std::size_t>(flat->segments[i].parameter)].name;
+                record(fmt::format("{} of {} after the step", name[0], parameter), {i < list.size() ? list[i] : Value{}, p.coordinate, last[b].op});
+            }
+        }
     }
 
     void record(const std::string& name, const Made& made) {
@@ -84,6 +108,8 @@ class Meaning {
             case Kind::recv: return receive(r, p, op);
             case Kind::send: sent_[message_of(p, op)] = value(r, p.inputs(op)[0]); return true;
             case Kind::redistribute: return redistribute(r, p, op);
+            case Kind::move: same(r, p.inputs(op)[0], p.outputs(op)[0]); return true;
+            case Kind::accumulate: accumulate(r, p.inputs(op)[0], p.inputs(op)[1], p.outputs(op)[0]); return true;
             case Kind::split: split(r, p, op); return true;
             case Kind::join: join(r, p, op); return true;
             case Kind::sum_squares: sum_squares(r, p, op); return true;
@@ -104,12 +130,27 @@ class Meaning {
         const Change c = change(p, op);
         if (c.axes.has(Axis::pp) && moves_data(c.pair)) return sum_over_pp(r, op, pp_members(p.grid(), p.destination(op).holders));
         for (std::size_t i = 0; i < op.inputs; ++i) {
-            const TensorId x = p.inputs(op)[i], y = p.outputs(op)[i];
             if (c.axes.has(Axis::pp) && p.coordinate != 0) continue;  // the first keeps it, here it is nothing
-            value(r, y) = value(r, x);
-            if (const auto it = flat_[r].find(x); it != flat_[r].end()) flat_[r][y] = it->second;
+            same(r, p.inputs(op)[i], p.outputs(op)[i]);
         }
         return true;
+    }
+
+    // y is x in another place.
+    void same(std::size_t r, TensorId x, TensorId y) {
+        value(r, y) = value(r, x);
+        if (const auto it = flat_[r].find(x); it != flat_[r].end()) flat_[r][y] = it->second;
+    }
+
+    // Of scalars, or of flat buffers segment by segment.
+    void accumulate(std::size_t r, TensorId a, TensorId b, TensorId to) {
+        value(r, to) = value(r, a) + value(r, b);
+        const auto x = flat_[r].find(a), y = flat_[r].find(b);
+        if (x == flat_[r].end() || y == flat_[r].end()) return;
+        List sums = x->second;
+        sums.resize(std::max(sums.size(), y->second.size()));
+        for (std::size_t i = 0; i < y->second.size(); ++i) sums[i] = sums[i] + y->second[i];
+        flat_[r][to] = std::move(sums);
     }
 
     // All members are at this op: each gets the total. Those other than r are moved on here.
@@ -169,15 +210,18 @@ class Meaning {
         const Attributes& a = p.attributes(op);
         const auto in = p.inputs(op);
         const Flat& flat = p.flats[static_cast<std::size_t>(a.unit)];
+        std::vector<List> made(op.outputs, List(flat.segments.size()));
         for (std::size_t i = 0; i < flat.segments.size(); ++i) {
             const Parameter& q = p.parameters[static_cast<std::size_t>(flat.segments[i].parameter)];
+            const auto part = [&](TensorId t) { return i < flat_[r][t].size() ? flat_[r][t][i] : Value{}; };
             Hash h(row(op.kind).name);
             h << value(r, in[2]) << a.clip << static_cast<std::uint64_t>(q.decays) << static_cast<std::uint64_t>(a.microbatches);
             for (std::size_t k = 0; k < in.size(); ++k)
-                if (k != 2) h << (i < flat_[r][in[k]].size() ? flat_[r][in[k]][i] : Value{});
+                if (k != 2) h << part(in[k]);
             record("the update of " + q.name, {h.value(), p.coordinate, static_cast<std::int32_t>(at_[r])});
+            for (std::size_t k = 0; k < made.size(); ++k) made[k][i] = (Hash("updated") << h.value() << part(in[k == 0 ? 0 : k + 2])).value();
         }
-        for (const TensorId t : p.outputs(op)) flat_[r][t] = List(flat.segments.size(), Hash("updated").value());
+        for (std::size_t k = 0; k < made.size(); ++k) flat_[r][p.outputs(op)[k]] = std::move(made[k]);
     }
 
     void compute(std::size_t r, const Program& p, const Op& op) {

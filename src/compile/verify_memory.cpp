@@ -168,7 +168,8 @@ class Memory {
             const Buffer& buffer = p_.buffers[b];
             if (!buffer.persistent || !is_here(buffer)) continue;
             op_ = written_over_[b] >= 0 ? written_over_[b] : static_cast<std::int32_t>(p_.ops.size()) - 1;
-            const auto fills = [&](TensorId t) { return span(t) == extent(buffer); };
+            // A slice's span is that of all ranks' slices, of which this one has its own.
+            const auto fills = [&](TensorId t) { return p_.tensor(t).slice_axes.empty() && span(t) == extent(buffer); };
             if (std::none_of(tensors_of_[b].begin(), tensors_of_[b].end(), fills))
                 say(p_.tables->name(buffer.name) + " is not intact when the step ends");
         }

@@ -57,7 +57,7 @@ class Types {
             if (rule.size() != op.outputs) return say(fmt::format("{} outputs, the rule gives {}", op.outputs, rule.size()));
             for (std::size_t i = 0; i < rule.size(); ++i) {
                 const TensorType &want = p_.tables->type(rule[i]), &have = p_.type(p_.outputs(op)[i]);
-                if (want.same_place(have) && want.covers == have.covers) continue;
+                if (want.same_place(have) && want.covers == have.covers && want.tier == have.tier) continue;
                 say(fmt::format("{} is declared {}, the rule gives {}", p_.name(p_.outputs(op)[i]), text(have), text(want)));
             }
         } catch (const TypingError& e) {
@@ -68,6 +68,7 @@ class Types {
     // Moves that reach other ranks run behind, on the queue of their kind, until an op that comes later; nothing else does.
     void check_queue(const Op& op) {
         Queue want = op.kind == Kind::send || op.kind == Kind::recv ? Queue::stage : Queue::compute;
+        if (op.kind == Kind::move) want = copy_queue(p_.type(p_.inputs(op)[0]).tier, p_.attributes(op).tier);
         if (op.kind == Kind::redistribute) {
             try {
                 if (moves_data(change(p_, op).pair)) want = Queue::collective;
@@ -107,7 +108,8 @@ class Types {
         }
     }
 
-    // A result in its operand's own buffer is that operand's bytes, all of them or this rank's slice along the axes that now cut it.
+    // A result in its operand's own buffer is that operand's bytes, this rank's slice of them along the axes that now cut it, or the whole of
+    // which the operand is a slice.
     void check_slices(const Op& op) {
         for (std::size_t i = 0; i < op.outputs && i < op.inputs; ++i) {
             const TensorId x = p_.inputs(op)[i], y = p_.outputs(op)[i];
@@ -116,11 +118,11 @@ class Types {
                 if (!to.slice_axes.empty()) say(p_.name(y) + " is a slice of a buffer that it was not cut from");
                 continue;
             }
-            const Placement &whole = p_.type(x).place, &sliced = p_.type(y).place;
-            const AxisSet cut = sliced.cut_axes() - whole.cut_axes();
-            if (from.offset != to.offset || to.slice_axes != (from.slice_axes | cut)) say(p_.name(y) + " is not where its operand has it");
+            const AxisSet before = p_.type(x).place.cut_axes(), after = p_.type(y).place.cut_axes(), cut = after - before, joined = before - after;
+            if (from.offset != to.offset || to.slice_axes != ((from.slice_axes | cut) - joined)) say(p_.name(y) + " is not where its operand has it");
             // Slices lie in the order of the axes, slowest first: the cut must be nested so.
-            if (!cut.empty() && !(sliced.cuts[0] == whole.cuts[0].then(Cuts::along(p_.grid(), cut))))
+            const Placement &whole = p_.type(cut.empty() ? y : x).place, &sliced = p_.type(cut.empty() ? x : y).place;
+            if (!(cut | joined).empty() && !(sliced.cuts[0] == whole.cuts[0].then(Cuts::along(p_.grid(), cut | joined))))
                 say(p_.name(y) + " is cut otherwise than its slices lie");
         }
     }
@@ -133,10 +135,10 @@ class Types {
     void check_moves_are_read() {
         for (op_ = 0; op_ < static_cast<std::int32_t>(p_.ops.size()); ++op_) {
             const Op& op = p_.ops[static_cast<std::size_t>(op_)];
-            const bool moves = op.kind == Kind::redistribute || op.kind == Kind::recv || op.kind == Kind::load;
+            const bool moves = op.kind == Kind::redistribute || op.kind == Kind::recv || op.kind == Kind::move || op.kind == Kind::load;
             if (!moves && op.kind != Kind::accumulate && !op.writes_sum) continue;
-            for (const TensorId t : p_.outputs(op))
-                if (!read_[static_cast<std::size_t>(t)] && t != p_.norm && t != p_.tokens) say(p_.name(t) + " is made or moved for nobody");
+            for (const TensorId t : p_.outputs(op))  // new weights are for the next step
+                if (!read_[static_cast<std::size_t>(t)] && t != p_.norm && t != p_.tokens && !p_.buffer(t).persistent) say(p_.name(t) + " is made or moved for nobody");
         }
     }
 
@@ -161,10 +163,10 @@ class Types {
 
     // By the norm, from the unit's own weights, gradient and state: W.unit, g.unit, M.unit ...
     void check_update(const Op& op, const std::string& name) {
-        if (op.inputs > 2 && p_.inputs(op)[2] != p_.norm) say("an update from another scalar than the gradient's norm");
+        if (op.inputs > 2 && (p_.norm < 0 || p_.name(p_.inputs(op)[2]) != p_.name(p_.norm))) say("an update from another scalar than the gradient's norm");
         for (const TensorId t : p_.inputs(op)) {
             const std::string& operand = p_.tables->name(p_.tensor(t).name);
-            if (t != p_.norm && operand.substr(operand.find('.') + 1) != name) say(fmt::format("unit {} is updated from {}", name, operand));
+            if (t != p_.inputs(op)[2] && operand.substr(operand.find('.') + 1) != name) say(fmt::format("unit {} is updated from {}", name, operand));
         }
     }
 

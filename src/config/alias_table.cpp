@@ -115,6 +115,8 @@ constexpr Alias key_table[] = {
     {"use_distributed_optimizer", "sharding.zero_stage", "zero_stage: 1"},
     {"fsdp", "sharding.zero_stage", "zero_stage: 3"},
     {"stage3_prefetch_bucket_size", "sharding.prefetch", "in units, not elements"},
+    {"reshard_after_forward", "sharding.keep_gathered", "the opposite: true there is false here"},
+    {"fsdp_reshard_after_forward", "sharding.keep_gathered", "never is true here, always false"},
     {"reduce_bucket_size", "comm.bucket_size", "in bytes, not elements"},
     {"allgather_bucket_size", "comm.bucket_size", "in bytes, not elements"},
     {"ddp_bucket_size", "comm.bucket_size", "in bytes, not elements"},

@@ -55,11 +55,14 @@ Binding bind() {
             [](Config& c, const Value& v) { from_value(v, (c.*Section).*Member); }};
 }
 
-// The same for a number whose 0 in Config stands for auto.
+// The same where 0, or the empty text, in Config stands for the key's word.
 template <auto Section, auto Member>
-Binding bind_or_auto() {
+Binding bind_or_word() {
     Binding binding = bind<Section, Member>();
-    binding.get = [](const Config& c) { return (c.*Section).*Member == 0 ? Value() : to_value((c.*Section).*Member); };
+    binding.get = [](const Config& c) {
+        const auto& x = (c.*Section).*Member;
+        return x == std::remove_cvref_t<decltype(x)>{} ? Value() : to_value(x);
+    };
     return binding;
 }
 

@@ -91,11 +91,15 @@ void check_pipeline(const Config& c, Rules& rules) {
                  format("found counts that sum to {}, allowed: num_layers {}", sum, layers));
 }
 
-void check_sharding(const Config& c, const Settings& settings, Rules& rules) {
-    if (!settings.given("sharding.shard_size")) return;
-    const auto size = std::get<std::int64_t>(settings.value("sharding.shard_size"));
-    rules.expect({"sharding.shard_size", "grid.dp"}, size == c.grid.dp,
-                 format("found {} with dp {}, which is not in this build, allowed: dp, or auto", size, c.grid.dp));
+void check_sharding(const Config& c, Rules& rules) {
+    rules.expect({"sharding.shard_size", "grid.dp"}, c.grid.dp % c.sharding.shard_size == 0,
+                 format("found shard_size {}, which does not divide dp {}", c.sharding.shard_size, c.grid.dp));
+}
+
+void check_offload(const Config& c, Rules& rules) {
+    rules.expect({"offload.gradients"}, c.offload.gradients != OffloadTo::nvme, "found nvme, allowed: none, cpu");
+    rules.expect({"offload.nvme_path", "offload.optimizer", "offload.parameters", "offload.activations"}, !c.offload.uses(OffloadTo::nvme) || !c.offload.nvme_path.empty(),
+                 "found nvme without offload.nvme_path, allowed: the directory of a local disk");
 }
 
 void check_training(const Config& c, Rules& rules) {
@@ -159,7 +163,8 @@ void check(const Config& config, const Settings& settings, Problems& problems) {
     check_tensor_parallel(config, rules);
     check_sequence_parallel(config, rules);
     check_pipeline(config, rules);
-    check_sharding(config, settings, rules);
+    check_sharding(config, rules);
+    check_offload(config, rules);
     check_training(config, rules);
     check_data(config, settings, rules);
 }

@@ -17,7 +17,9 @@ enum class PositionEmbedding { learned, rope, none };
 enum class SequenceMethod { ring, ulysses };
 enum class SequenceLayout { zigzag, contiguous };
 enum class Schedule { gpipe, one_f_one_b, interleaved, zero_bubble };
+enum class Granularity { none, selective, full };
 enum class Precision { fp32, bf16 };
+enum class OffloadTo { none, cpu, nvme };
 enum class OnNan { stop, skip };
 enum class OptimizerType { adamw, sgd };
 enum class LrSchedule { constant, linear, cosine, wsd };
@@ -58,6 +60,25 @@ struct PipelineConfig {
     int virtual_stages = 1;
     std::vector<int> layers_per_stage;  // empty: auto, spread by cost. else one entry per virtual stage (pp·virtual_stages)
     bool operator==(const PipelineConfig&) const = default;
+};
+struct ShardingConfig {
+    int zero_stage = 0;
+    int shard_size = 0;  // ranks of dp that share one copy of what the stage cuts; 0: all of them
+    int prefetch = 1;    // units gathered ahead of their use
+    bool keep_gathered = false;  // from forward to backward, as far as device.memory_limit has room
+    bool operator==(const ShardingConfig&) const = default;
+};
+struct RecomputeConfig {
+    Granularity granularity = Granularity::none;
+    bool operator==(const RecomputeConfig&) const = default;
+};
+struct OffloadConfig {
+    OffloadTo optimizer = OffloadTo::none, parameters = OffloadTo::none, gradients = OffloadTo::none, activations = OffloadTo::none;
+    std::string nvme_path;                // a directory; empty: none given
+    std::int64_t block_size = 1 << 20;    // bytes per read or write
+    int queue_depth = 32;                 // reads and writes in flight
+    bool uses(OffloadTo to) const { return optimizer == to || parameters == to || gradients == to || activations == to; }
+    bool operator==(const OffloadConfig&) const = default;
 };
 struct CommConfig {
     std::int64_t bucket_size = 25 << 20;  // bytes
@@ -118,6 +139,9 @@ struct Config {
     TensorConfig tensor;
     SequenceConfig sequence;
     PipelineConfig pipeline;
+    ShardingConfig sharding;
+    RecomputeConfig recompute;
+    OffloadConfig offload;
     CommConfig comm;
     TrainConfig train;
     OptimizerConfig optimizer;

@@ -11,7 +11,7 @@
 namespace quadrille::input::rows {
 
 using bindings::bind;
-using bindings::bind_or_auto;
+using bindings::bind_or_word;
 
 inline Key row(std::string_view path, KeyType type, std::string fallback, Binding binding, std::string comment) {
     const std::size_t dot = path.find('.');

@@ -74,23 +74,31 @@ void grid_keys(std::vector<Key>& k) {
 }
 
 void sharding_and_offload_keys(std::vector<Key>& k) {
-    k.push_back(
-        fixed("sharding.zero_stage", KeyType::integer, "0", "ZeRO: 1 shards optimizer state, 2 gradients too, 3 parameters too"));
-    Key shard =
-        row("sharding.shard_size", KeyType::integer, "auto", {[](const Config& c) { return Value(std::int64_t{c.grid.dp}); }, {}},
-            "ranks of dp that share one copy; auto = dp");
-    shard.range = from(1, most_ranks);
-    shard.derived = true;
-    k.push_back(shard);
-    k.push_back(fixed("sharding.prefetch", KeyType::integer, "1", "units gathered ahead of their use"));
-    k.push_back(
-        one_choice("recompute.granularity", "none", {"selective", "full"}, "activations computed again in the backward pass"));
-    for (const char* what : {"optimizer", "parameters", "gradients", "activations"})
-        k.push_back(one_choice(fmt::format("offload.{}", what), "none", {"cpu", "nvme"},
-                               fmt::format("tier of memory that holds the {}", what)));
-    k.push_back(or_word(fixed("offload.nvme_path", KeyType::text, "null", "directory of the nvme tier's files"), "null"));
-    k.push_back(fixed("offload.block_size", KeyType::bytes, "1MiB", "bytes per read or write of the nvme tier"));
-    k.push_back(fixed("offload.queue_depth", KeyType::integer, "32", "reads and writes in flight"));
+    constexpr auto z = &C::sharding;
+    using Z = ShardingConfig;
+    k.push_back(integer("sharding.zero_stage", "0", from(0, 3), bind<z, &Z::zero_stage>(),
+                        "ZeRO over dp and sp: 1 cuts optimizer state, 2 gradients too, 3 parameters too"));
+    k.push_back(integer("sharding.shard_size", "auto", from(1, most_ranks), bind<z, &Z::shard_size>(),
+                        "ranks of dp that share one copy of what is cut (hybrid sharding when fewer than dp); auto = dp"));
+    k.push_back(integer("sharding.prefetch", "1", from(0, 100000), bind<z, &Z::prefetch>(),
+                        "stage 3: units gathered ahead of their use"));
+    k.push_back(flag("sharding.keep_gathered", "auto", bind<z, &Z::keep_gathered>(),
+                     "stage 3: gathered units stay from forward to backward as far as device.memory_limit has room (else gathered again); auto = "
+                     "true when device.memory_limit is given: one that is derived from the machine is not filled"));
+    k.push_back(choice<&C::recompute, &RecomputeConfig::granularity>(
+        "recompute.granularity",
+        "what a block computes again in its backward: selective keeps matrix products and attention, full only the block's input"));
+    constexpr auto o = &C::offload;
+    using O = OffloadConfig;
+    k.push_back(choice<o, &O::optimizer>("offload.optimizer", "tier of memory that holds the optimizer state"));
+    k.push_back(choice<o, &O::parameters>("offload.parameters", "tier of memory that holds the parameters"));
+    k.push_back(choice<o, &O::gradients>("offload.gradients", "tier of memory in which gradients of micro-batches are summed: none or cpu"));
+    k.push_back(choice<o, &O::activations>("offload.activations", "tier of memory that holds what the backward pass needs of the forward"));
+    k.push_back(or_word(row("offload.nvme_path", KeyType::text, "null", bind_or_word<o, &O::nvme_path>(),
+                            "directory on a local disk: each rank makes a file there for the nvme tier, which vanishes with it"),
+                        "null"));
+    k.push_back(bytes("offload.block_size", "1MiB", from(512, 1 << 30), bind<o, &O::block_size>(), "bytes per read or write of the nvme tier"));
+    k.push_back(integer("offload.queue_depth", "32", from(1, 4096), bind<o, &O::queue_depth>(), "reads and writes in flight"));
 }
 
 void comm_keys(std::vector<Key>& k) {
@@ -102,7 +110,7 @@ void comm_keys(std::vector<Key>& k) {
     k.push_back(with(bytes("comm.bucket_size", "25MiB", from(1, most_bytes), bind<c, &M::bucket_size>(),
                            "gradients are reduced in pieces of this size"),
                      {"auto"}));
-    k.push_back(integer("comm.max_count", "auto", from(1, 2147483647.0), bind_or_auto<c, &M::max_count>(),
+    k.push_back(integer("comm.max_count", "auto", from(1, 2147483647.0), bind_or_word<c, &M::max_count>(),
                         "elements per message; auto = as many as MPI takes"));
     k.push_back(
         fixed("comm.check", KeyType::boolean, "false", "compare operation, count and type over the group before each collective"));
@@ -175,9 +183,9 @@ void device_and_data_keys(std::vector<Key>& k) {
     constexpr auto v = &C::device;
     using V = DeviceConfig;
     k.push_back(settled("device.backend", {"auto", "cpu"}, "cpu", {"cuda"}, "auto = cpu"));
-    k.push_back(bytes("device.memory_limit", "auto", from(1, most_bytes), bind_or_auto<v, &V::memory_limit>(),
+    k.push_back(bytes("device.memory_limit", "auto", from(1, most_bytes), bind_or_word<v, &V::memory_limit>(),
                       "bytes per rank; auto: plan has no limit, train shares what the node has free (or its cgroup)"));
-    k.push_back(bytes("device.host_memory_limit", "auto", from(1, most_bytes), bind_or_auto<v, &V::host_memory_limit>(),
+    k.push_back(bytes("device.host_memory_limit", "auto", from(1, most_bytes), bind_or_word<v, &V::host_memory_limit>(),
                       "bytes per rank of the host tier; on CPUs taken out of the same memory; auto = none set aside"));
     k.push_back(integer("device.threads", "auto", from(1, 4096), bind<v, &V::threads>(),
                         "per rank; auto = CPUs in the affinity mask / ranks that share it"));

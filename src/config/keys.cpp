@@ -53,7 +53,7 @@ std::string allowed(const Key& key) {
     const std::string range = range_text(key);
     const std::string word = key.word.empty() ? "" : ", or " + key.word;
     switch (key.type) {
-        case KeyType::boolean: return "true | false";
+        case KeyType::boolean: return "true | false" + word;
         case KeyType::integer: return "an integer" + range + word;
         case KeyType::bytes: return "a number of bytes (KiB, MiB, GiB)" + range + word;
         case KeyType::number: return "a number" + range + word;

@@ -52,11 +52,10 @@ struct Key {
     std::vector<std::string> choices;  // that this build has
     std::vector<std::string> later;    // known values that this build has not; "PATH": any text
     bool fixed = false;                // only the default is in this build
-    bool derived = false;              // only what the rest of the input says is in this build
     Binding binding;
 
     std::string path() const { return section + "." + name; }
-    bool live() const { return !fixed && !derived && !(type == KeyType::choice && choices.size() == 1); }
+    bool live() const { return !fixed && !(type == KeyType::choice && choices.size() == 1); }
 };
 
 // All keys, section by section, in the order of the documentation.

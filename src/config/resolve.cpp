@@ -93,6 +93,8 @@ Config resolve(const Settings& settings, const Origin& origin, const Job& job, P
     Rules rules(settings, problems);
     resolve_model(config, settings, rules);
     resolve_grid(config, settings, job, rules);
+    if (!settings.given("sharding.shard_size")) config.sharding.shard_size = config.grid.dp;
+    if (!settings.given("sharding.keep_gathered")) config.sharding.keep_gathered = settings.given("device.memory_limit");
     resolve_batch(config, settings, problems);
     resolve_optimizer(config, settings);
     resolve_device(config, settings, job, rules, warnings);

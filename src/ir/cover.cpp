@@ -7,9 +7,9 @@
 
 namespace quadrille {
 
-Cover Cover::complete(int microbatches, int uses) {
+Cover Cover::complete(int microbatches, int uses, int first) {
     Cover c;
-    for (std::int32_t use = 0; use < uses && microbatches > 0; ++use) c.runs_.push_back({use, 0, microbatches});
+    for (std::int32_t use = 0; use < uses && microbatches > 0; ++use) c.runs_.push_back({use, first, microbatches});
     return c;
 }
 

@@ -26,8 +26,8 @@ class Cover {
 
     Cover() = default;  // of nothing
     Cover(Contribution c) : runs_{{c.use, c.microbatch, 1}} {}
-    // Each of `uses` uses of each of `microbatches` microbatches.
-    static Cover complete(int microbatches, int uses);
+    // Each of `uses` uses of each of `microbatches` microbatches, from `first` on.
+    static Cover complete(int microbatches, int uses, int first = 0);
 
     std::int64_t size() const;
     int uses() const { return runs_.empty() ? 0 : runs_.back().use + 1; }

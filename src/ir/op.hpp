@@ -20,14 +20,15 @@ enum class Kind : std::uint8_t {
     dropout, rotary, attention, attention_dx, cast, logit_max, logit_sums, logit_sums_dx, token_loss, token_loss_dx,
     count, reciprocal, accumulate, mean_loss, sum_squares, adamw, sgd,
     // movement
-    redistribute, send, recv,
+    redistribute, send, recv, move,
     // input and storage
     load, zero, split, join,
 };
 constexpr int kind_count = static_cast<int>(Kind::join) + 1;
 
 enum class Part : std::uint8_t { forward, backward_input, backward_weight, step };  // printed F, B, W, S
-enum class Queue : std::uint8_t { compute, collective, stage };                     // stage: sends and receives between pp coordinates
+// stage: sends and receives between pp coordinates; copy_in and copy_out: between device and host memory; disk: between host memory and nvme
+enum class Queue : std::uint8_t { compute, collective, stage, copy_in, copy_out, disk };
 
 // What is loaded from the batch of the step (or, for positions, from the type's own index list).
 enum class Input : std::uint8_t { tokens, targets, mask, positions, document_start };
@@ -58,6 +59,7 @@ struct Attributes {
     AxisSet which;                  // sum_squares: parameters cut by exactly these tensor axes
     bool tied = false;              // join: the unit's gradient is a sum over the two ends of pp too
     int microbatches = 0;           // join, update, mean_loss: how many a complete sum covers
+    Tier tier = Tier::device;       // move: the tier it goes to
     double clip = 0;                // update: clip the global norm at this; 0: never
     friend bool operator==(const Attributes&, const Attributes&) = default;
 };
@@ -68,6 +70,7 @@ struct Op {
     Queue queue = Queue::compute;
     bool writes_sum = false;        // the outputs are running sums (weight gradients, losses)
     bool adds = false;              // ... and the last operands are their earlier versions
+    bool clone = false;             // makes again for the backward pass what was made in the forward and not kept
     std::int8_t use = 0;            // of a running sum: which use of the parameter this contribution is
     std::int32_t microbatch = -1;   // -1: once per step
     std::int32_t action = -1;       // position in the pipeline's order; -1: outside

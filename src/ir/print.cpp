@@ -36,8 +36,8 @@ std::string details(const Program& p, const Op& op) {
 
 std::string text(const Program& p, std::size_t i) {
     const Op& op = p.ops[i];
-    std::string s = fmt::format("{:5} {}{} {}  {}(", i, "FBWS"[static_cast<int>(op.part)], op.microbatch < 0 ? "" : std::to_string(op.microbatch),
-                                p.tables->name(op.unit), row(op.kind).name);
+    std::string s = fmt::format("{:5} {}{} {}  {}{}(", i, "FBWS"[static_cast<int>(op.part)], op.microbatch < 0 ? "" : std::to_string(op.microbatch),
+                                p.tables->name(op.unit), row(op.kind).name, op.clone ? "~" : "");
     const char* comma = "";
     for (const TensorId t : p.inputs(op)) { s += comma + p.name(t); comma = ", "; }
     s += ")";

@@ -42,8 +42,10 @@ std::vector<TensorId> Program::add(Kind kind, std::vector<TensorId> inputs, cons
     op.kind = kind;
     op.part = where.part;
     op.queue = kind == Kind::redistribute ? Queue::collective : kind == Kind::send || kind == Kind::recv ? Queue::stage : Queue::compute;
+    if (kind == Kind::move) op.queue = copy_queue(type(inputs[0]).tier, a.tier);
     op.writes_sum = o.writes_sum;
     op.adds = o.adds;
+    op.clone = where.clone;
     op.use = static_cast<std::int8_t>(o.use);
     op.microbatch = where.microbatch;
     op.action = where.action;
@@ -63,7 +65,7 @@ std::vector<TensorId> Program::add(Kind kind, std::vector<TensorId> inputs, cons
     std::vector<TensorId> outputs;
     for (std::size_t i = 0; i < results.size(); ++i) {
         const TensorType t = tables->type(results[i]).in(o.book);
-        const std::string name = o.names.empty() ? fmt::format("{}/{}.{}", tables->name(where.unit), row(kind).name, numbered_++) : o.names[i];
+        const std::string name = o.names.empty() ? fmt::format("{}/{}.{}{}", tables->name(where.unit), row(kind).name, numbered_++, where.clone ? "~" : "") : o.names[i];
         if (o.storage.empty()) { outputs.push_back(declare(name, t, where.microbatch)); continue; }
         const Tensor place = tensor(o.storage[i]);
         outputs.push_back(declare(name, t, where.microbatch, place.buffer, place.offset, place.slice_axes));
@@ -78,6 +80,20 @@ TensorId Program::to(TensorId x, const Placement& to, Where where, const Options
     Attributes a;
     a.types = {tables->intern(TensorType(t).placed(to))};
     return add(Kind::redistribute, {x}, a, where, o)[0];
+}
+
+TensorId Program::to_tier(TensorId x, Tier to, Where where, const Options& o) {
+    const Tier from = type(x).tier;
+    if (from == to) return x;
+    if (from != Tier::host && to != Tier::host) {
+        Options on_the_way;
+        on_the_way.book = Book::buffers;
+        on_the_way.names = {name(x)};
+        x = to_tier(x, Tier::host, where, on_the_way);
+    }
+    Attributes a;
+    a.tier = to;
+    return add(Kind::move, {x}, a, where, o)[0];
 }
 
 void Program::append(Op op, std::span<const TensorId> in, std::span<const TensorId> out) {

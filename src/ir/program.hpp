@@ -64,6 +64,7 @@ struct Where {
     Part part = Part::forward;
     NameId unit = 0;
     std::int32_t microbatch = -1, action = -1;
+    bool clone = false;             // Op::clone; the outputs' names end in ~
 };
 
 class Program {
@@ -117,6 +118,8 @@ class Program {
     // x at `to`: a Redistribute, or x itself if it is there already.
     TensorId to(TensorId x, const Placement& to, Where, const Options&);
     TensorId to(TensorId x, const Placement& p, Where where) { return to(x, p, where, Options{}); }
+    // x in this tier: x itself if it is there, else by a move, or two through host memory. `o` is for what arrives; on the way it is in `buffers`.
+    TensorId to_tier(TensorId x, Tier to, Where, const Options& o);
     // Appends an op on tensors that exist already, outputs included; no rule is applied.
     void append(Op op, std::span<const TensorId> inputs, std::span<const TensorId> outputs);
 

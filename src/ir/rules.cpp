@@ -3,12 +3,20 @@
 namespace quadrille {
 namespace {
 
-// A running sum must hold every use from 0 to uses-1 of each microbatch.
-void demand_complete(const Tables& tables, const TensorType& t, int microbatches, int uses) {
+// The run of microbatches that a sum covers, every use of each; their number must be `microbatches`.
+Cover::Run complete_run(const Tables& tables, const TensorType& t, int microbatches) {
     demand(t.covers != 0, "no running sum where a complete one is needed");
     const Cover& have = tables.covers(t.covers);
-    demand(have == Cover::complete(microbatches, uses),
-           fmt::format("a sum has {} contributions, not one of each of {} microbatches and {} uses", have.size(), microbatches, uses));
+    const Cover::Run first = have.runs().front();
+    demand(have == Cover::complete(microbatches, have.uses(), first.first),
+           fmt::format("a sum has {} contributions, not each of {} uses of {} microbatches", have.size(), have.uses(), microbatches));
+    return first;
+}
+
+// Every microbatch from 0 to microbatches-1 is in the sum, once.
+void demand_complete(const Tables& tables, const TensorType& t, int microbatches) {
+    demand(complete_run(tables, t, microbatches).first == 0 && tables.covers(t.covers).uses() == 1,
+           fmt::format("a sum has {} contributions, not one of each of {} microbatches", tables.covers(t.covers).size(), microbatches));
 }
 
 }  // namespace
@@ -54,7 +62,7 @@ Types accumulate_rule(Tables& tables, const Op&, const Attributes&, Inputs in) {
 
 Types mean_loss_rule(Tables& tables, const Op&, const Attributes& a, Inputs in) {
     demand(in.size() == 2 && in[0].dims == 0 && in[0].place.partial().empty() && in[1].place.partial().empty(), "mean_loss: an operand is Partial");
-    demand_complete(tables, in[0], a.microbatches, 1);
+    demand_complete(tables, in[0], a.microbatches);
     return {TensorType({}, DType::f64, {}, Book::buffers)};
 }
 
@@ -62,6 +70,7 @@ Types sum_squares_rule(Tables& tables, const Op&, const Attributes& a, Inputs in
     demand(in.size() == 1 && in[0].dims == 1 && in[0].place.partial().empty(), "sum_squares: of a gradient that is Partial");
     demand(in[0].covers != 0, "sum_squares: of something that is no complete gradient");
     TensorType t({}, DType::f64, {}, Book::buffers);
+    t.tier = in[0].tier;
     t.place.partial_sum = in[0].place.cut_axes() | a.which;
     if (tables.grid().extent(Axis::pp) > 1 && in[0].place.holders == Holders::own) t.place.partial_sum |= Axis::pp;
     t.place.holders = in[0].place.holders;
@@ -76,13 +85,22 @@ Types update_rule(Tables& tables, const Op&, const Attributes& a, Inputs in) {
         return w.shape == t.shape && w.place.cuts == t.place.cuts && w.place.varies == t.place.varies;
     };
     demand(w.dims == 1 && cut_alike(g), "update: weights and gradient are cut differently");
-    demand_complete(tables, g, a.microbatches, 1);
+    demand_complete(tables, g, a.microbatches);
     Types out = {w};
     for (const TensorType& state : in.subspan(3)) {
         demand(cut_alike(state), "update: weights and optimizer state are cut differently");
         out.push_back(state);
     }
     return out;
+}
+
+Types move_rule(Tables&, const Op&, const Attributes& a, Inputs in) {
+    demand(in.size() == 1, "move: one tensor");
+    demand(in[0].tier != a.tier, fmt::format("move: from {} memory to {} memory", name_of(in[0].tier), name_of(a.tier)));
+    demand(in[0].tier == Tier::host || a.tier == Tier::host, "move: between device and nvme the way goes through host memory");
+    TensorType t = in[0];
+    t.tier = a.tier;
+    return {t};
 }
 
 Types send_rule(Tables&, const Op&, const Attributes&, Inputs in) {
@@ -105,20 +123,22 @@ Types split_rule(Tables& tables, const Op&, const Attributes& a, Inputs in) {
     return out;
 }
 
-// All views agree but for tp, where they may be cut or whole; none is Partial over tp any more.
+// All views agree but for tp, where they may be cut or whole; none is Partial over tp any more. They are sums over the same microbatches: all
+// of the step, or one whose sum is reduced by itself.
 Types join_rule(Tables& tables, const Op&, const Attributes& a, Inputs in) {
     demand(!in.empty(), "join: nothing to join");
     TensorType flat = tables.type(a.types.at(0));
+    const std::int32_t first = complete_run(tables, in[0], a.microbatches).first;
     for (const TensorType& t : in) {
         demand((t.place.partial() & tensor_axes).empty(), "join: a gradient is still Partial over tp");
         demand(t.place.partial_sum == in[0].place.partial_sum && t.place.partial_max.empty(),
                "join: gradients of one unit are Partial over different axes");
         demand(t.dtype == flat.dtype, "join: a gradient has another element type");
-        demand_complete(tables, t, a.microbatches, tables.covers(t.covers).uses());
+        demand(complete_run(tables, t, a.microbatches).first == first, "join: gradients of one unit are sums over different microbatches");
     }
     flat.place.partial_sum = in[0].place.partial_sum;
     if (a.tied) flat.place.partial_sum |= Axis::pp;
-    flat.covers = tables.covers(Cover::complete(a.microbatches, 1));
+    flat.covers = tables.covers(Cover::complete(a.microbatches, 1, first));
     return {flat};
 }
 

@@ -21,6 +21,7 @@ Types mean_loss_rule(Tables&, const Op&, const Attributes&, Inputs);   // loss s
 Types sum_squares_rule(Tables&, const Op&, const Attributes&, Inputs); // flat gradient -> scalar, Partial where pieces differ
 Types update_rule(Tables&, const Op&, const Attributes&, Inputs);      // weights, gradient, norm, state... -> weights', state'...
 Types redistribute_rule(Tables&, const Op&, const Attributes&, Inputs);
+Types move_rule(Tables&, const Op&, const Attributes&, Inputs);        // the same tensor in another tier
 Types send_rule(Tables&, const Op&, const Attributes&, Inputs);
 Types declared_rule(Tables&, const Op&, const Attributes&, Inputs);    // the types are the attributes'
 Types split_rule(Tables&, const Op&, const Attributes&, Inputs);       // flat buffer -> views

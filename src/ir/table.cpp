@@ -45,6 +45,7 @@ constexpr std::array<Row, kind_count> table = {{
     {.name = "redistribute",  .rule = redistribute_rule},
     {.name = "send",          .rule = send_rule},
     {.name = "recv",          .rule = declared_rule},
+    {.name = "move",          .rule = move_rule},
     {.name = "load",          .rule = declared_rule},
     {.name = "zero",          .rule = declared_rule},
     {.name = "split",         .rule = split_rule},
@@ -148,6 +149,18 @@ void check_dtypes(const Row& r, const Attributes& a, std::span<const TensorType>
     }
 }
 
+// Operands meet in one tier: the device's memory; in host memory only what updates and sums training state works; a view may be taken anywhere.
+void check_tiers(const Tables& tables, const Op& op, const Attributes& a, std::span<const TensorType> inputs) {
+    if (op.kind == Kind::move || inputs.empty()) return;
+    const Tier tier = inputs[0].tier;
+    for (const TensorType& t : inputs)
+        if (t.tier != tier) throw TypingError(fmt::format("operands in {} and in {} memory", name_of(tier), name_of(t.tier)));
+    if (tier == Tier::device) return;
+    const bool works = op.kind == Kind::adamw || op.kind == Kind::sgd || op.kind == Kind::accumulate || op.kind == Kind::sum_squares;
+    const bool views = op.kind == Kind::redistribute && !moves_data(change(inputs[0], tables.type(a.types.at(0)).place).pair);
+    if (!views && !(works && tier == Tier::host)) throw TypingError(fmt::format("{} of a tensor in {} memory", row(op.kind).name, name_of(tier)));
+}
+
 }  // namespace
 
 const Row& row(Kind k) { return table[static_cast<std::size_t>(k)]; }
@@ -190,6 +203,7 @@ std::vector<TypeId> apply_rule(Tables& tables, const Op& op, std::span<const Typ
         earlier.assign(types.end() - static_cast<std::ptrdiff_t>(n), types.end());
         types.resize(types.size() - n);
     }
+    check_tiers(tables, op, a, types);
     std::vector<TensorType> out = r.rule ? r.rule(tables, op, a, types) : signature_rule(tables, op, a, types);
     std::vector<TypeId> ids;
     for (std::size_t i = 0; i < out.size(); ++i) {

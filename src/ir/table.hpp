@@ -40,6 +40,12 @@ Signature parse_signature(std::string_view);
 // Operands of attention, or of its gradient, without a ring's running results, which come last.
 constexpr std::size_t attention_operands(Kind k, bool documents) { return (k == Kind::attention_dx ? 6u : 3u) + (documents ? 1u : 0u); }
 
+// The queue of a move between these tiers.
+constexpr Queue copy_queue(Tier from, Tier to) {
+    if (from == Tier::nvme || to == Tier::nvme) return Queue::disk;
+    return to == Tier::device ? Queue::copy_in : Queue::copy_out;
+}
+
 // What a Redistribute does, from the type it leaves to the placement it reaches: one pair of placements over one set of axes.
 enum class Pair : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, ring_shift, slice, first_keeps };
 std::string_view name_of(Pair);

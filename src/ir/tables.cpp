@@ -33,7 +33,7 @@ std::uint64_t hash(const Attributes& a) {
     Hash h;
     h << hash_text(a.signature) << static_cast<int>(a.dtype) << a.stream << std::bit_cast<std::uint64_t>(a.rate) << a.inverse
       << a.unexpanded << a.ring << a.carries << a.vocab << static_cast<int>(a.input) << a.peer << a.chunk << a.gradient << a.unit
-      << a.which.bits << a.microbatches;
+      << a.which.bits << a.microbatches << static_cast<int>(a.tier);
     for (const TypeId t : a.types) h << t;
     return h.value();
 }

@@ -2,6 +2,7 @@
 // size, f ffn, v vocabulary (padded to a multiple of tp; padding is masked by global index).
 #include "model/model.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace quadrille {
@@ -210,6 +211,7 @@ class Builder {
         const std::string layer = fmt::format("layers.{}", l);
         const std::int64_t stream = streams_per_layer * (l + 1);
         enter(layer);
+        chunk_.blocks.push_back(where_.unit);
         TensorId y = p_.to(normed(x_bsh, layer + ".attention_norm"), whole_, where_);  // Megatron sequence parallel: all-gather over tp
         y = dropped(attention(y, layer + ".attention", stream + in_attention), stream + after_attention);
         x_bsh = add(x_bsh, y, "bsh,bsh->bsh");
@@ -264,6 +266,13 @@ class Builder {
 };
 
 }  // namespace
+
+std::vector<std::string> unit_names(const Model& model) {
+    std::vector<std::string> names;
+    for (const Parameter& q : model.parameters)
+        if (std::find(names.begin(), names.end(), q.unit) == names.end()) names.push_back(q.unit);
+    return names;
+}
 
 Model build_model(const Config& config, std::shared_ptr<Tables> tables) {
     Model model;

@@ -18,6 +18,7 @@ struct Chunk {
     explicit Chunk(std::shared_ptr<Tables> tables) : program(std::move(tables)) {}
     Program program;
     TensorId input = -1, result = -1;               // residual stream in (-1: the first chunk) and out (the last: the loss sum)
+    std::vector<NameId> blocks;                     // units that are transformer blocks
     TensorId seed = -1, input_gradient = -1;        // set by differentiate: cotangent of the result, gradient of the input
     std::unordered_map<TensorId, int> parameters;   // tensors that are parameters, by index in Model::parameters
     std::unordered_map<TensorId, Input> inputs;     // tensors that come from the batch
@@ -32,7 +33,10 @@ struct Model {
     DType activation = DType::f32, weight_gradient = DType::f32;
 };
 
-// Rank coordinates of a resolved input: dp is all shard, tp is split in tp x tq where key-value heads are too few.
+// The names of the model's units, in the order of its parameters.
+std::vector<std::string> unit_names(const Model&);
+
+// Rank coordinates of a resolved input: dp is replica x shard by `sharding.shard_size`, tp is split in tp x tq where key-value heads are too few.
 Grid grid_of(const Config&);
 
 // How many layers each chunk has: as given, else equal, else spread by cost (the head counts for what it computes).

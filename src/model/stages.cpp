@@ -8,7 +8,8 @@ namespace quadrille {
 Grid grid_of(const Config& c) {
     const int kv = static_cast<int>(c.model.num_key_value_heads);
     const int tq = c.grid.tp / std::gcd(c.grid.tp, kv);
-    return Grid::of_user_axes(c.grid.dp, c.grid.tp, c.grid.pp, c.grid.sp, c.grid.dp, tq, c.grid.order);
+    const int shard = c.sharding.shard_size > 0 ? c.sharding.shard_size : c.grid.dp;
+    return Grid::of_user_axes(c.grid.dp, c.grid.tp, c.grid.pp, c.grid.sp, shard, tq, c.grid.order);
 }
 
 std::vector<int> layers_per_chunk(const Config& c) {

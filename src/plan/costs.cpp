@@ -107,6 +107,25 @@ double hardware_flops(const Compiled& c, const Grid& grid) {
     return total;
 }
 
+std::vector<ActionCosts> chunk_costs(const Compiled& c) {
+    std::size_t chunks = 0;
+    for (const Order& o : c.orders)
+        for (const Action& a : o) chunks = std::max(chunks, static_cast<std::size_t>(a.chunk) + 1);
+    std::vector<ActionCosts> costs(chunks, ActionCosts{0, 0, 0});
+    for (const Program& p : c.programs) {
+        const Order& order = c.orders[static_cast<std::size_t>(p.coordinate)];
+        for (const Op& op : p.ops) {
+            if (op.action < 0 || op.microbatch != 0) continue;
+            ActionCosts& cost = costs[static_cast<std::size_t>(order[static_cast<std::size_t>(op.action)].chunk)];
+            const double n = flops(p, op);
+            if (op.part == Part::forward) cost.forward += n;
+            if (op.part == Part::backward_input) cost.backward_input += n;
+            if (op.part == Part::backward_weight) cost.backward_weight += n;
+        }
+    }
+    return costs;
+}
+
 std::map<std::string, std::int64_t> wire_bytes(const Program& p, const Coordinate& at) {
     std::map<std::string, std::int64_t> out;
     const std::string stages = wire_name(p.grid(), Axis::pp);
@@ -117,6 +136,28 @@ std::map<std::string, std::int64_t> wire_bytes(const Program& p, const Coordinat
         out[wire_name(p.grid(), change(p, op).axes)] += redistribute_bytes(p, op, at);
     }
     return out;
+}
+
+std::map<Queue, std::int64_t> tier_bytes(const Program& p) {
+    std::map<Queue, std::int64_t> out;
+    for (const Op& op : p.ops)
+        if (op.kind == Kind::move) out[op.queue] += local_bytes(p.grid(), p.type(p.inputs(op)[0]));
+    return out;
+}
+
+double step_cost(const Compiled& c) {
+    const Grid& grid = c.tables->grid();
+    double most = 0;
+    for (const Program& p : c.programs) {
+        Coordinate first;
+        first[Axis::pp] = p.coordinate;
+        double bytes = 0;
+        for (const auto& [axes, n] : wire_bytes(p, first)) bytes += static_cast<double>(n);
+        for (const auto& [queue, n] : tier_bytes(p)) bytes += static_cast<double>(n) * (queue == Queue::disk ? disk_penalty : 1);
+        most = std::max(most, bytes);
+    }
+    const double busy = 1 - simulate(c.orders, chunk_costs(c)).bubble_fraction;
+    return hardware_flops(c, grid) / static_cast<double>(grid.ranks()) / busy + flops_per_byte * most;
 }
 
 }  // namespace quadrille

@@ -1,6 +1,7 @@
 // What programs cost, counted from their text: FLOPs and bytes on the wire. No seconds here.
 #pragma once
 #include "compile/compile.hpp"
+#include "plan/simulate.hpp"
 
 #include <map>
 
@@ -15,9 +16,21 @@ double flops(const Program&, const Op&);
 // What the programs execute, per step and whole job.
 double hardware_flops(const Compiled&, const Grid&);
 
+// FLOPs of the parts of each chunk, from the ops of its first microbatch.
+std::vector<ActionCosts> chunk_costs(const Compiled&);
+
 // Bytes per step that count for the rank at this coordinate, by set of axes. A byte counts for the rank whose data it is, once per peer
 // that it goes to: with n members, my slice `mine` of `whole` bytes: reduce-scatter whole - mine, all-gather mine (n - 1),
 // all-reduce the sum of both, all-to-all what goes to others, ring step and send the buffer.
 std::map<std::string, std::int64_t> wire_bytes(const Program&, const Coordinate&);
+
+// Bytes per step that a rank moves between tiers, by queue: from host memory, to it, and between it and disk.
+std::map<Queue, std::int64_t> tier_bytes(const Program&);
+
+// A measure by which changes of one input are put in order: FLOPs per rank, the pipeline's idle time among them, and for each byte on the wire of
+// the rank that moves most as many as a machine does meanwhile (flops_per_byte: 1 TFLOP/s beside 10 GB/s). Knows no overlap.
+constexpr double flops_per_byte = 100;
+constexpr double disk_penalty = 5;  // 2 GB/s
+double step_cost(const Compiled&);
 
 }  // namespace quadrille

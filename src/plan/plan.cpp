@@ -22,24 +22,16 @@ StateBytes state_bytes(const Program& p) {
     return s;
 }
 
-// FLOPs of the parts of each chunk, from the ops of its first microbatch.
-std::vector<ActionCosts> chunk_costs(const Compiled& c) {
-    std::size_t chunks = 0;
-    for (const Order& o : c.orders)
-        for (const Action& a : o) chunks = std::max(chunks, static_cast<std::size_t>(a.chunk) + 1);
-    std::vector<ActionCosts> costs(chunks, ActionCosts{0, 0, 0});
-    for (const Program& p : c.programs) {
-        const Order& order = c.orders[static_cast<std::size_t>(p.coordinate)];
-        for (const Op& op : p.ops) {
-            if (op.action < 0 || op.microbatch != 0) continue;
-            ActionCosts& cost = costs[static_cast<std::size_t>(order[static_cast<std::size_t>(op.action)].chunk)];
-            const double n = flops(p, op);
-            if (op.part == Part::forward) cost.forward += n;
-            if (op.part == Part::backward_input) cost.backward_input += n;
-            if (op.part == Part::backward_weight) cost.backward_weight += n;
-        }
-    }
-    return costs;
+// "weights whole, gradients 1/8, optimizer state 1/8, on 8 ranks (dp 4 x sp 2); 2 copies over dp"
+std::string homes_text(const Config& config, const Grid& grid) {
+    const std::int64_t ranks = grid.size(zero_axes), copies = grid.extent(Axis::replica);
+    const auto part = [&](const char* what, int from_stage, OffloadTo to) {
+        const std::string share = ranks == 1 || config.sharding.zero_stage < from_stage ? "whole" : fmt::format("1/{}", ranks);
+        return fmt::format("{} {}{}", what, share, to == OffloadTo::none ? "" : fmt::format(" in the {} tier", to == OffloadTo::cpu ? "host" : "nvme"));
+    };
+    return fmt::format("{}, {}, {}, on {} rank{} (dp {} x sp {}){}", part("weights", 3, config.offload.parameters), part("gradients", 2, config.offload.gradients),
+                       part("optimizer state", 1, config.offload.optimizer), ranks, ranks > 1 ? "s" : "", grid.extent(Axis::shard), grid.extent(Axis::sp),
+                       copies > 1 ? fmt::format("; {} copies over dp", copies) : "");
 }
 
 ProgramPlan plan_program(const Program& p, const Grid& grid) {
@@ -53,6 +45,23 @@ ProgramPlan plan_program(const Program& p, const Grid& grid) {
     return plan;
 }
 
+std::int64_t fullest(const Compiled& c) {
+    std::int64_t most = 0;
+    for (const Program& p : c.programs) most = std::max(most, p.peaks[0].arena);
+    return most;
+}
+
+RecomputePlan recompute_plan(Config config, const Workspace& workspace, const Compiled& c, double hardware) {
+    RecomputePlan plan;
+    plan.granularity = spelling(config.recompute.granularity);
+    if (config.recompute.granularity == Granularity::none) return plan;
+    config.recompute.granularity = Granularity::none;
+    const Compiled without = compile(config, Purpose::training, workspace);
+    plan.bytes_saved = fullest(without) - fullest(c);
+    plan.flops_added = hardware - hardware_flops(without, c.tables->grid());
+    return plan;
+}
+
 }  // namespace
 
 std::int64_t parameter_count(const std::vector<Parameter>& parameters) {
@@ -63,6 +72,11 @@ std::int64_t parameter_count(const std::vector<Parameter>& parameters) {
         total += n;
     }
     return total;
+}
+
+bool fits(const Program& p, const DeviceConfig& limits) {
+    const auto within = [&](Tier tier, std::int64_t limit) { return limit == 0 || p.peaks[static_cast<std::size_t>(tier)].arena <= limit; };
+    return within(Tier::device, limits.memory_limit) && within(Tier::host, limits.host_memory_limit);
 }
 
 const TierPeak& higher_peak(const TierPeak& a, const TierPeak* b) { return b && b->arena - b->packing > a.arena - a.packing ? *b : a; }
@@ -82,13 +96,16 @@ Plan make_plan(const Config& config, const Workspace& workspace, const Variation
     for (const Program& p : c.programs) plan.programs.push_back(plan_program(p, grid));
     plan.model_flops = model_flops(config);
     plan.hardware_flops = hardware_flops(c, grid);
+    plan.recompute = recompute_plan(config, workspace, c, plan.hardware_flops);
+    plan.homes = homes_text(config, grid);
     plan.schedule = spelling(config.pipeline.schedule);
     plan.microbatches = config.train.gradient_accumulation_steps;
     for (const Order& o : c.orders) plan.orders.push_back(text(o));
     plan.bubble_fraction = simulate(c.orders, chunk_costs(c)).bubble_fraction;
     plan.memory_limit = config.device.memory_limit;
-    for (const ProgramPlan& p : plan.programs) plan.fits = plan.fits && (plan.memory_limit == 0 || p.peaks[0].arena <= plan.memory_limit);
-    if (!plan.fits && vary) plan.suggestions = suggest(config, workspace, vary);
+    plan.host_memory_limit = config.device.host_memory_limit;
+    plan.fits = std::all_of(c.programs.begin(), c.programs.end(), [&](const Program& p) { return fits(p, config.device); });
+    if (!plan.fits && vary) plan.suggestions = suggest(config, workspace, vary, step_cost(c));
     if (programs) *programs = std::move(c.programs);
     return plan;
 }

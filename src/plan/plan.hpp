@@ -17,21 +17,31 @@ struct ProgramPlan {
     std::map<std::string, std::int64_t> wire;     // axis -> bytes per rank and step, of the first rank
 };
 
+// What recompute saves and costs, against the same input with recompute.granularity none, compiled beside it.
+struct RecomputePlan {
+    std::string granularity;
+    std::int64_t bytes_saved = 0;                 // device peak of the fullest rank, without less with
+    double flops_added = 0;                       // per step, whole job
+};
+
 // A change of the input that would make it fit, compiled and checked.
 struct Suggestion {
     std::string change;                           // overrides, ready to be pasted
     std::int64_t peak_bytes = 0;                  // of the device tier, on the fullest rank
+    double cost = 1;                              // step_cost, relative to the input as it is
 };
 
 struct Plan {
     std::int64_t parameters = 0, ranks = 0;
     std::vector<ProgramPlan> programs;
     double model_flops = 0, hardware_flops = 0;   // per step, whole job
+    RecomputePlan recompute;
+    std::string homes;                            // of the training state, in words
     std::string schedule;
     std::vector<std::string> orders;              // of the pipeline, one per pp coordinate
     std::int64_t microbatches = 0;
     double bubble_fraction = 0;                   // with the FLOPs of each chunk as its costs
-    std::int64_t memory_limit = 0;                // of the device tier; 0: none
+    std::int64_t memory_limit = 0, host_memory_limit = 0;  // 0: none
     bool fits = true;
     std::vector<Suggestion> suggestions;
 };
@@ -39,7 +49,7 @@ struct Plan {
 // The input with further overrides, checked and resolved; throws Error where that is not possible.
 using Variation = std::function<Config(const std::vector<std::string>&)>;
 
-// Compiles and verifies the whole grid. Where the device tier does not fit device.memory_limit, looks through `vary` for changes that
+// Compiles and verifies the whole grid. Where a tier does not fit its limit, looks through `vary` for changes that
 // would make it fit. Throws Error{refused} where the model does not fit the grid, and logic_error if a program is unsound.
 // `programs`, if given, gets the compiled programs.
 Plan make_plan(const Config&, const Workspace&, const Variation& vary, std::vector<Program>* programs = nullptr);
@@ -50,13 +60,16 @@ std::string json(const Plan&);                    // one object, as the interfac
 // Of the whole model: true sizes, without padding; replicated and tied parameters once.
 std::int64_t parameter_count(const std::vector<Parameter>&);
 
-// Bytes that a rank's device memory may take, and what says so.
+// Whether each tier keeps to its limit, where there is one.
+bool fits(const Program&, const DeviceConfig&);
+
+// Bytes that a tier of a rank may take, and what says so.
 struct Budget {
     std::int64_t bytes = 0;
     std::string by;
 };
 // Why a program does not fit: the ledger at its peak, the op, the largest tensors.
-std::string does_not_fit(const Program&, const Budget&, std::int64_t rank);
+std::string does_not_fit(const Program&, Tier, const Budget&, std::int64_t rank);
 // One proposal a line; without any, that none was found.
 std::string advice(const std::vector<Suggestion>&);
 

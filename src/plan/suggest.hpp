@@ -4,8 +4,9 @@
 
 namespace quadrille {
 
-// Tried from the cheapest: fewer sequences per pass, the residual stream cut over tp, smaller elements, a finer cut of the model at the
-// same number of ranks, then combinations of those. At most four.
-std::vector<Suggestion> suggest(const Config&, const Workspace&, const Variation&);
+// Fewer sequences per pass, finer shards of the training state, recompute, the residual stream cut over tp, another schedule, smaller elements, a
+// finer cut of the model at the same number of ranks; where these are too few, combinations. At most four, those that change no number first,
+// by their cost (step_cost, relative to `cost`, that of the input as it is).
+std::vector<Suggestion> suggest(const Config&, const Workspace&, const Variation&, double cost);
 
 }  // namespace quadrille

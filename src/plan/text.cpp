@@ -7,9 +7,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace quadrille {
 namespace {
+
+// As papers count: powers of ten.
+std::string decimal(std::int64_t n) {
+    const char* unit[] = {"B", "kB", "MB", "GB", "TB"};
+    double x = static_cast<double>(n);
+    std::size_t u = 0;
+    for (; x >= 1000 && u < 4; ++u) x /= 1000;
+    return fmt::format("{:.1f} {}", x, unit[u]);
+}
+
+// Of the rank that holds most.
+std::string states_line(const Plan& plan) {
+    const auto total = [](const StateBytes& s) { return s.weights + s.masters + s.moments + s.gradients; };
+    StateBytes most;
+    for (const ProgramPlan& p : plan.programs)
+        if (total(p.states) > total(most)) most = p.states;
+    return fmt::format("model states  {} on the fullest rank: weights {}, masters {}, moments {}, gradients {}\n", decimal(total(most)), decimal(most.weights),
+                       decimal(most.masters), decimal(most.moments), decimal(most.gradients));
+}
 
 // One line per program, or one for a run of programs that need the same.
 void ledger_lines(const Plan& plan, std::string& s) {
@@ -56,10 +76,16 @@ std::string json_program(const ProgramPlan& p) {
 std::string text(const Plan& plan) {
     std::string s = fmt::format("parameters  {}\nranks       {}\n", plan.parameters, plan.ranks);
     s += fmt::format("FLOPs       {:.4g} model, {:.4g} hardware per step and job\n", plan.model_flops, plan.hardware_flops);
+    if (plan.recompute.granularity != "none")
+        s += fmt::format("recompute   {}: {}{} saved at the device peak of the fullest rank, {:.4g} FLOPs added per step and job ({:.1f} %)\n", plan.recompute.granularity,
+                         plan.recompute.bytes_saved < 0 ? "-" : "", format_bytes(std::abs(plan.recompute.bytes_saved)), plan.recompute.flops_added,
+                         100 * plan.recompute.flops_added / (plan.hardware_flops - plan.recompute.flops_added));
     s += fmt::format("pipeline    {}, {} microbatches, bubble {:.2f} % of the step (by the FLOPs of each chunk)\n", plan.schedule, plan.microbatches,
                      100 * plan.bubble_fraction);
+    s += fmt::format("homes       {}\n", plan.homes);
     s += "memory per rank\n";
     ledger_lines(plan, s);
+    s += "  " + states_line(plan);
     s += "wire per rank and step (of each program's first rank)\n";
     for (const ProgramPlan& p : plan.programs) {
         s += fmt::format("  pp {:>3}", p.first[Axis::pp]);
@@ -71,15 +97,17 @@ std::string text(const Plan& plan) {
         s += "pipeline order (chunk, Forward | Backward | Input gradients | Weight gradients, microbatch)\n";
         for (std::size_t r = 0; r < plan.orders.size(); ++r) s += fmt::format("  pp {:>3}  {}\n", r, plan.orders[r]);
     }
-    if (plan.memory_limit == 0) return s + "no memory limit given (device.memory_limit)\n";
-    if (plan.fits) return s + fmt::format("fits in {}\n", format_bytes(plan.memory_limit));
-    s += fmt::format("does not fit in {} per rank\n", format_bytes(plan.memory_limit));
+    if (plan.memory_limit == 0 && plan.host_memory_limit == 0) return s + "no memory limit given (device.memory_limit)\n";
+    std::string limits = plan.memory_limit > 0 ? format_bytes(plan.memory_limit) : "";
+    if (plan.host_memory_limit > 0) limits += fmt::format("{}{} of host memory", limits.empty() ? "" : " and ", format_bytes(plan.host_memory_limit));
+    if (plan.fits) return s + fmt::format("fits in {}\n", limits);
+    s += fmt::format("does not fit in {} per rank\n", limits);
     return s + advice(plan.suggestions);
 }
 
 std::string advice(const std::vector<Suggestion>& suggestions) {
     std::string s;
-    for (const Suggestion& x : suggestions) s += fmt::format("{}  # device peak {}\n", x.change, format_bytes(x.peak_bytes));
+    for (const Suggestion& x : suggestions) s += fmt::format("{}  # device peak {}, cost {:.2f} x\n", x.change, format_bytes(x.peak_bytes), x.cost);
     return s.empty() ? "no change of the input that was tried makes it fit\n" : s;
 }
 
@@ -87,18 +115,21 @@ std::string json(const Plan& plan) {
     std::string programs, suggestions;
     for (const ProgramPlan& p : plan.programs) programs += (programs.empty() ? "\n  " : ",\n  ") + json_program(p);
     for (const Suggestion& x : plan.suggestions)
-        suggestions += fmt::format("{}{{\"change\": \"{}\", \"peak_bytes\": {}}}", suggestions.empty() ? "" : ", ", x.change, x.peak_bytes);
+        suggestions += fmt::format("{}{{\"change\": \"{}\", \"peak_bytes\": {}, \"cost\": {:.17g}}}", suggestions.empty() ? "" : ", ", x.change,
+                                   x.peak_bytes, x.cost);
     return fmt::format("{{\"parameters\": {}, \"ranks\": {}, \"programs\": [{}],\n"
                        " \"flops\": {{\"model\": {:.17g}, \"hardware\": {:.17g}}},\n"
+                       " \"recompute\": {{\"granularity\": \"{}\", \"bytes_saved\": {}, \"flops_added\": {:.17g}}},\n"
                        " \"pipeline\": {{\"schedule\": \"{}\", \"microbatches\": {}, \"bubble_fraction\": {:.17g}}},\n"
                        " \"fits\": {}, \"suggestions\": [{}]}}\n",
-                       plan.parameters, plan.ranks, programs, plan.model_flops, plan.hardware_flops, plan.schedule, plan.microbatches,
-                       plan.bubble_fraction, plan.fits ? "true" : "false", suggestions);
+                       plan.parameters, plan.ranks, programs, plan.model_flops, plan.hardware_flops, plan.recompute.granularity,
+                       plan.recompute.bytes_saved, plan.recompute.flops_added, plan.schedule, plan.microbatches, plan.bubble_fraction,
+                       plan.fits ? "true" : "false", suggestions);
 }
 
-std::string does_not_fit(const Program& p, const Budget& budget, std::int64_t rank) {
-    const TierPeak& d = p.peaks[0];
-    std::string s = fmt::format("rank {} needs {} of device memory and has {} ({}): {} too little\n", rank, format_bytes(d.arena),
+std::string does_not_fit(const Program& p, Tier tier, const Budget& budget, std::int64_t rank) {
+    const TierPeak& d = p.peaks[static_cast<std::size_t>(tier)];
+    std::string s = fmt::format("rank {} needs {} of {} memory and has {} ({}): {} too little\n", rank, format_bytes(d.arena), name_of(tier),
                                 format_bytes(budget.bytes), budget.by, format_bytes(d.arena - budget.bytes));
     if (d.op >= 0 && static_cast<std::size_t>(d.op) < p.ops.size())
         s += fmt::format("  the peak stands at op {}\n", text(p, static_cast<std::size_t>(d.op)));
@@ -106,7 +137,7 @@ std::string does_not_fit(const Program& p, const Budget& budget, std::int64_t ra
         s += fmt::format("  {:>12} {:>12}\n", name_of(static_cast<Book>(b)), format_bytes(d.books[b]));
     std::vector<const Buffer*> there;
     for (const Buffer& b : p.buffers)
-        if (b.tier == Tier::device && b.first >= 0 && b.first <= d.op && d.op <= b.last) there.push_back(&b);
+        if (b.tier == tier && b.first >= 0 && b.first <= d.op && d.op <= b.last) there.push_back(&b);
     std::sort(there.begin(), there.end(), [](const Buffer* a, const Buffer* b) { return a->bytes > b->bytes; });
     s += "  the largest there:";
     for (std::size_t i = 0; i < std::min<std::size_t>(there.size(), 5); ++i)

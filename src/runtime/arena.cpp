@@ -54,9 +54,17 @@ Arena::Arena(const std::array<std::int64_t, tier_count>& bytes, std::string_view
     }
 }
 
+void Arena::open_file(NvmeOptions options) {
+    require(!file_, "runtime: the nvme tier is there already");
+    for (const Reservation& r : reservations_)
+        if (r.size > 0) options.memory.emplace_back(r.data, static_cast<std::size_t>(r.size));
+    file_.emplace(options);
+}
+
 Arena::~Arena() { release(); }
 
 void Arena::release() {
+    file_.reset();  // its transfers use the memory
     for (Reservation& r : reservations_)
         if (r.mapping) munmap(r.mapping, static_cast<std::size_t>(r.mapped));
     reservations_ = {};

@@ -1,27 +1,35 @@
-// The memory of a run: one reservation per tier, made once and kept. Owns the mapping; knows nothing of tensors.
+// The memory of a run: one reservation per tier, made once and kept: memory for device and host, a file for nvme. Owns them; knows nothing of
+// tensors.
 //
 // Huge pages are asked for and every page is touched at once by several threads, so that no step pays for a page fault.
 #pragma once
 #include "ir/type.hpp"
+#include "storage/nvme_file.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace quadrille {
 
 class Arena {
   public:
-    // Bytes per tier; those of the nvme tier are no memory and must be 0. `purpose` and `rank` are for the message only.
+    // Bytes per tier; those of the nvme tier are no memory and must be 0: open_file has them. `purpose` and `rank` are for the message only.
     // The memory is zero. Throws Error{no_memory} with rank, bytes and purpose if it cannot be had.
     Arena(const std::array<std::int64_t, tier_count>& bytes, std::string_view purpose, std::int64_t rank, int threads);
     ~Arena();
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
 
+    // Makes the nvme tier, whose transfers may use the memory above. Once. Throws Error{io_failed}.
+    void open_file(NvmeOptions options);
+    NvmeFile& file() { return *file_; }
+
+    // Of device or host.
     std::byte* data(Tier t) const { return reservations_[static_cast<std::size_t>(t)].data; }
-    std::int64_t size(Tier t) const { return reservations_[static_cast<std::size_t>(t)].size; }
+    std::int64_t size(Tier t) const { return t != Tier::nvme ? reservations_[static_cast<std::size_t>(t)].size : file_ ? file_->bytes() : 0; }
 
   private:
     struct Reservation {
@@ -32,6 +40,7 @@ class Arena {
     };
     void release();
     std::array<Reservation, tier_count> reservations_;
+    std::optional<NvmeFile> file_;
 };
 
 }  // namespace quadrille

@@ -15,18 +15,21 @@ struct Executor::State {
     Engine& engine;
     ExecutorOptions options;
     int loss_rank;  // of the world: the one that tells the others, -1 where the program has no loss
+    std::optional<Copies> copies = {};
 };
 
 Executor::Executor(const Program& program, World& world, Engine& engine, Arena& arena, const ExecutorOptions& options)
     : state_(new State{Tasks(program, world.rank(), engine, arena, options), world, engine, options,
-                       static_cast<int>(world.max(program.loss >= 0 ? world.rank() : -1))}) {}
+                       static_cast<int>(world.max(program.loss >= 0 ? world.rank() : -1))}) {
+    if (state_->tasks.between_tiers()) state_->copies.emplace(arena, engine);
+}
 
 Executor::~Executor() = default;
 
 StepResult Executor::run(const StepInputs& inputs) {
     State& s = *state_;
     omp_set_num_threads(s.options.threads);
-    StepRun step(s.tasks, s.engine, inputs);
+    StepRun step(s.tasks, s.engine, s.copies ? &*s.copies : nullptr, inputs);
     for (std::int32_t i = 0; i < s.tasks.count(); ++i) {
         const Task& task = s.tasks.at(i);
         for (const std::int32_t move : task.waits.before) step.wait(move);
@@ -45,7 +48,7 @@ StepResult Executor::run(const StepInputs& inputs) {
 std::vector<std::string> wire_axes(const Program& program) {
     std::vector<std::string> names;
     for (const Op& op : program.ops)
-        if (asynchronous(op)) names.push_back(wire_name(program.grid(), axes_of(program, op)));
+        if (asynchronous(op) && op.kind != Kind::move) names.push_back(wire_name(program.grid(), axes_of(program, op)));
     std::sort(names.begin(), names.end());
     names.erase(std::unique(names.begin(), names.end()), names.end());
     return names;
@@ -57,7 +60,7 @@ std::function<std::int64_t(const Program&, const Op&)> device_workspace(int thre
 
 std::string label(const Program& program, const Op& op) {
     constexpr std::array<char, 4> parts = {'F', 'B', 'W', 'S'};
-    std::string text = fmt::format("{} {} {}", parts[static_cast<std::size_t>(op.part)], program.tables->name(op.unit), row(op.kind).name);
+    std::string text = fmt::format("{} {} {}{}", parts[static_cast<std::size_t>(op.part)], program.tables->name(op.unit), row(op.kind).name, op.clone ? "~" : "");
     return op.microbatch < 0 ? text : text + fmt::format("@{}", op.microbatch);
 }
 

@@ -1,7 +1,7 @@
 // The reader of a compiled program that runs it, on one rank. Owns the bound kernels and moves; borrows program, arena, engine.
 //
-// Ops run in issue order: those of the compute queue on the calling thread with its OpenMP team, moves behind them in the
-// Engine. What waits for what is derived once, from the bytes each op touches (runtime/waits.hpp).
+// Ops run in issue order: those of the compute queue on the calling thread with its OpenMP team, moves between ranks behind them in the
+// Engine, moves between tiers on a thread of their own (runtime/copies.hpp). What waits for what is derived once, from the bytes each op touches (runtime/waits.hpp).
 #pragma once
 #include "comm/engine.hpp"
 #include "ir/program.hpp"

@@ -194,7 +194,7 @@ Kernel bind_kernel(const Call& c) {
         case Kind::redistribute: return bind_local(c);
         case Kind::load: return bind_load(c);
         case Kind::split: return {};
-        case Kind::send: case Kind::recv: break;
+        case Kind::send: case Kind::recv: case Kind::move: break;
     }
     require(false, "runtime: an op that moves data was given to the compute queue");
     return {};

@@ -17,7 +17,8 @@ namespace {
 
 // A unit's flat buffer, or this rank's slice of it: elements first .. first + count of the unit.
 struct Home {
-    std::byte* data = nullptr;
+    ByteRange at;               // in its tier
+    std::byte* data = nullptr;  // null in the nvme tier
     DType dtype = DType::f32;
     std::int64_t first = 0, count = 0;
 };
@@ -26,18 +27,14 @@ class State {
   public:
     State(const Program& program, const Coordinate& at, const Arena& arena) : program_(program), at_(at), arena_(arena) {}
 
-    // Of a unit; none where the program has no such copy. The operands of the unit's update say where everything lies.
+    // Of a unit; none where the program has no such copy.
     std::optional<Home> home(std::size_t unit, Copy what) const {
-        const Op& update = update_of(static_cast<int>(unit));
-        const auto in = program_.inputs(update);
-        const std::size_t masters = program_.type(in[0]).dtype == DType::f32 ? 0 : 1;
-        const auto state = [&](std::size_t i) { return i < in.size() ? std::optional(home_of(in[i])) : std::nullopt; };
         switch (what) {
-            case Copy::weight: return home_of(whole(in[0]));
-            case Copy::master: return home_of(masters ? in[3] : whole(in[0]));
-            case Copy::gradient: return home_of(in[1]);
-            case Copy::m: return state(3 + masters);
-            case Copy::v: return state(4 + masters);
+            case Copy::weight: return state('W', unit);
+            case Copy::master: return state('P', unit) ? state('P', unit) : state('W', unit);
+            case Copy::gradient: return gradient(unit);
+            case Copy::m: return state('M', unit);
+            case Copy::v: return state('V', unit);
         }
         return {};
     }
@@ -61,28 +58,25 @@ class State {
     }
 
   private:
-    const Op& update_of(int unit) const {
-        for (const Op& op : program_.ops)
-            if ((op.kind == Kind::adamw || op.kind == Kind::sgd) && program_.attributes(op).unit == unit) return op;
-        require(false, "runtime: a unit has no update, so its state cannot be found");
-        return program_.ops.front();
+    // The unit's persistent buffer of this letter, as it is before any op.
+    std::optional<Home> state(char letter, std::size_t unit) const {
+        const std::string name = fmt::format("{}.{}", letter, program_.flats[unit].unit);
+        for (const TensorId t : program_.initial_state())
+            if (program_.tables->name(program_.buffer(t).name) == name) return home_of(t);
+        return {};
     }
 
-    // The weights that the model reads: the whole buffer, of which the update may see a slice only.
-    TensorId whole(TensorId w) const {
-        const auto count = [this](TensorId t) { return local_count(program_.grid(), program_.type(t)); };
-        TensorId most = w;
-        for (TensorId t = 0; t < static_cast<TensorId>(program_.tensors.size()); ++t) {
-            if (program_.tensor(t).buffer != program_.tensor(w).buffer) continue;
-            if (program_.type(t).dims == 1 && program_.type(t).shape == program_.type(w).shape && count(t) > count(most)) most = t;
-        }
-        return most;
+    // What the unit's update reads.
+    std::optional<Home> gradient(std::size_t unit) const {
+        for (const Op& op : program_.ops)
+            if ((op.kind == Kind::adamw || op.kind == Kind::sgd) && program_.attributes(op).unit == static_cast<int>(unit)) return home_of(program_.inputs(op)[1]);
+        return {};
     }
 
     Home home_of(TensorId t) const {
         const ByteRange r = range_of(program_, at_, t);
         const TensorType& type = program_.type(t);
-        return {arena_.data(r.tier) + r.begin, type.dtype, first_index(program_.grid(), type, 0, at_), local_count(program_.grid(), type)};
+        return {r, r.tier == Tier::nvme ? nullptr : arena_.data(r.tier) + r.begin, type.dtype, first_index(program_.grid(), type, 0, at_), local_count(program_.grid(), type)};
     }
 
     const Program& program_;
@@ -118,6 +112,23 @@ void fill(const std::vector<Piece>& pieces, const Parameter& p, std::uint64_t ke
     flush();
 }
 
+// Calls make(home) with memory in which the home's first values are made: its own, or, in the nvme tier, part by part, memory that is then written.
+template <class Make>
+void in_memory(const Home& home, Arena& arena, Make make) {
+    if (home.data) return make(home);
+    constexpr std::int64_t most = 1 << 20;  // elements of a part
+    const std::int64_t size = bytes_of(home.dtype);
+    std::vector<std::byte> memory(static_cast<std::size_t>(std::min(most, home.count) * size));
+    for (std::int64_t done = 0; done < home.count; done += most) {
+        Home part = home;
+        part.data = memory.data();
+        part.first += done;
+        part.count = std::min(most, home.count - done);
+        make(part);
+        arena.file().wait(arena.file().write(home.at.begin + done * size, part.data, part.count * size));
+    }
+}
+
 }  // namespace
 
 void initialize(const Program& training, const Coordinate& at, Arena& arena, std::uint64_t seed, int threads) {
@@ -127,12 +138,14 @@ void initialize(const Program& training, const Coordinate& at, Arena& arena, std
         for (const Copy what : {Copy::weight, Copy::master, Copy::m, Copy::v}) {
             const std::optional<Home> home = state.home(u, what);
             if (!home) continue;
-            zero(home->data, home->count * bytes_of(home->dtype));
-            if (what == Copy::m || what == Copy::v) continue;
-            for (const FlatSegment& s : training.flats[u].segments) {
-                const Parameter& p = training.parameters[static_cast<std::size_t>(s.parameter)];
-                if (p.init != Init::zeros) fill(state.pieces(s, *home), p, random_key(seed, hash_text(p.name)));
-            }
+            in_memory(*home, arena, [&](const Home& part) {
+                zero(part.data, part.count * bytes_of(part.dtype));
+                if (what == Copy::m || what == Copy::v) return;
+                for (const FlatSegment& s : training.flats[u].segments) {
+                    const Parameter& p = training.parameters[static_cast<std::size_t>(s.parameter)];
+                    if (p.init != Init::zeros) fill(state.pieces(s, part), p, random_key(seed, hash_text(p.name)));
+                }
+            });
         }
 }
 
@@ -142,6 +155,7 @@ std::vector<Piece> pieces_of(const Program& training, const Coordinate& at, cons
         for (const FlatSegment& s : training.flats[u].segments) {
             if (s.parameter != parameter) continue;
             const std::optional<Home> home = state.home(u, what);
+            require(!home || home->data, "runtime: a parameter on disk has no pieces in memory");
             return home ? state.pieces(s, *home) : std::vector<Piece>{};
         }
     return {};

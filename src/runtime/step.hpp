@@ -29,7 +29,7 @@ struct StepInputs {
     bool trace = false;                        // fill StepResult::events
 };
 
-// An op on its queue: 0 is the compute queue, 1 + i that of the moves over wire axes i. Seconds on this rank's now().
+// An op on its queue: 0 is the compute queue, 1 + i that of the moves over wire axes i, then copy_in, copy_out and disk. Seconds on this rank's now().
 struct OpEvent {
     int queue = 0;
     std::int32_t op = 0;

@@ -6,8 +6,8 @@
 
 namespace quadrille {
 
-StepRun::StepRun(const Tasks& tasks, Engine& engine, const StepInputs& inputs)
-    : tasks_(tasks), engine_(engine), inputs_(inputs), tickets_(tasks.moves()), times_(tasks.moves()), ledger_(now()) {
+StepRun::StepRun(const Tasks& tasks, Engine& engine, Copies* copies, const StepInputs& inputs)
+    : tasks_(tasks), engine_(engine), copies_(copies), inputs_(inputs), tickets_(tasks.moves()), copy_tickets_(tasks.moves()), times_(tasks.moves()), ledger_(now()) {
     result_.sent_bytes.assign(tasks.accounts(), 0);
 }
 
@@ -22,20 +22,41 @@ void StepRun::compute(std::int32_t op) {
 
 void StepRun::start(std::int32_t op) {
     const Task& task = tasks_.at(op);
+    if (task.between_tiers) return start_between_tiers(op);
     ledger_.charge(Category::other, now());
     after_.clear();
-    for (const std::int32_t move : task.waits.after) after_.push_back(tickets_[slot(move)]);
+    for (const std::int32_t move : task.waits.after) {
+        if (!tasks_.at(move).between_tiers) { after_.push_back(tickets_[slot(move)]); continue; }
+        copies_->wait(copy_tickets_[slot(move)]);  // the engine knows no copies; what it needs was issued well before
+        ledger_.charge(tasks_.at(move).category, now());
+    }
     tickets_[slot(op)] = engine_.start(task.move, after_, &times_[slot(op)]);
     ledger_.charge(task.category, now());
 }
 
+void StepRun::start_between_tiers(std::int32_t op) {
+    const Task& task = tasks_.at(op);
+    std::vector<Ticket> moves;
+    std::vector<CopyTicket> copies;
+    for (const std::int32_t move : task.waits.after) {
+        if (tasks_.at(move).between_tiers) copies.push_back(copy_tickets_[slot(move)]);
+        else moves.push_back(tickets_[slot(move)]);
+    }
+    copy_tickets_[slot(op)] = copies_->start(*task.between_tiers, std::move(moves), std::move(copies), &times_[slot(op)]);
+}
+
 void StepRun::wait(std::int32_t op) {
     ledger_.charge(Category::other, now());
-    engine_.wait(tickets_[slot(op)]);
+    if (tasks_.at(op).between_tiers) copies_->wait(copy_tickets_[slot(op)]);
+    else engine_.wait(tickets_[slot(op)]);
     arrived(op);
 }
 
 void StepRun::move(std::int32_t op) {
+    if (tasks_.at(op).between_tiers) {
+        start(op);
+        return wait(op);
+    }
     ledger_.charge(Category::other, now());
     engine_.run(tasks_.at(op).move, &times_[slot(op)]);
     arrived(op);
@@ -46,14 +67,14 @@ void StepRun::arrived(std::int32_t op) {
     const MoveTimes& times = times_[slot(op)];
     if (task.receives) ledger_.charge_split(Category::pipeline_idle, task.category, times.peer_entered, now());
     else ledger_.charge(task.category, now());
-    result_.sent_bytes[static_cast<std::size_t>(task.account)] += times.sent_bytes;
+    if (!task.between_tiers) result_.sent_bytes[static_cast<std::size_t>(task.account)] += times.sent_bytes;
     done(op, times.entered, times.finished);
 }
 
 void StepRun::done(std::int32_t op, double begin, double end) {
     const Task& task = tasks_.at(op);
     if (task.scalar) scalars_.*task.scalar = *task.scalar_from;
-    if (inputs_.trace) result_.events.push_back({task.queue(), op, begin, end});
+    if (inputs_.trace) result_.events.push_back({task.queue, op, begin, end});
 }
 
 StepResult StepRun::finish(World& world, int loss_rank) {

@@ -7,10 +7,11 @@ namespace quadrille {
 
 class StepRun {
   public:
-    StepRun(const Tasks& tasks, Engine& engine, const StepInputs& inputs);
+    // `copies` is needed where the program moves between tiers.
+    StepRun(const Tasks& tasks, Engine& engine, Copies* copies, const StepInputs& inputs);
 
     void compute(std::int32_t op);   // runs a kernel
-    void start(std::int32_t op);     // gives a move to the engine
+    void start(std::int32_t op);     // gives a move to the engine, or to the copies
     void wait(std::int32_t op);      // until a started move is done
     void move(std::int32_t op);      // starts a move and waits for it
     // What the step gave; the loss is known everywhere, from world rank loss_rank (-1: there is none). Collective over the world.
@@ -18,13 +19,16 @@ class StepRun {
 
   private:
     std::size_t slot(std::int32_t op) const { return static_cast<std::size_t>(tasks_.at(op).slot); }
+    void start_between_tiers(std::int32_t op);
     void done(std::int32_t op, double begin, double end);
     void arrived(std::int32_t op);
 
     const Tasks& tasks_;
     Engine& engine_;
+    Copies* const copies_;
     const StepInputs& inputs_;
     std::vector<Ticket> tickets_, after_;
+    std::vector<CopyTicket> copy_tickets_;
     std::vector<MoveTimes> times_;
     StepScalars scalars_;
     StepResult result_;

@@ -39,7 +39,7 @@ Tasks::Tasks(const Program& program, int rank, Engine& engine, Arena& arena, con
 std::byte* Tasks::place(TensorId t) const {
     const ByteRange r = range_of(program_, at_, t);
     require(r.end <= arena_.size(r.tier), "runtime: a tensor lies beyond the arena");
-    return arena_.data(r.tier) + r.begin;
+    return r.tier == Tier::nvme ? nullptr : arena_.data(r.tier) + r.begin;
 }
 
 // All ranks make their groups in one order, that of (axes, size), so no two wait for each other.
@@ -58,7 +58,9 @@ void Tasks::bind(std::int32_t i, Engine& engine) {
     Task& task = tasks_[static_cast<std::size_t>(i)];
     measure(i, op);
     if (asynchronous(op)) {
-        bind_move(op, task, engine);
+        if (op.kind == Kind::move) bind_tier_move(op, task);
+        else bind_move(op, task, engine);
+        task.slot = static_cast<std::int32_t>(moves_++);
         task.does = task.waits.at_once ? Task::Does::move_at_once : Task::Does::move;
     } else {
         const ByteRange scratch = workspace_of(program_, op);
@@ -91,7 +93,17 @@ void Tasks::bind_move(const Op& op, Task& task, Engine& engine) {
     }
     task.category = exposed(plan.axes);
     task.receives = op.kind == Kind::recv;
-    task.slot = static_cast<std::int32_t>(moves_++);
+    task.queue = 1 + task.account;
+}
+
+void Tasks::bind_tier_move(const Op& op, Task& task) {
+    task.between_tiers = TierMove{op.queue, range_of(program_, at_, program_.inputs(op)[0]), range_of(program_, at_, program_.outputs(op)[0])};
+    task.category = op.queue == Queue::disk ? Category::exposed_disk : Category::exposed_copy;
+    task.queue = 1 + static_cast<int>(accounts()) + static_cast<int>(op.queue) - static_cast<int>(Queue::copy_in);
+}
+
+bool Tasks::between_tiers() const {
+    return std::any_of(tasks_.begin(), tasks_.end(), [](const Task& t) { return t.between_tiers.has_value(); });
 }
 
 void Tasks::measure(std::int32_t i, const Op& op) {
@@ -114,7 +126,7 @@ void Tasks::find_dying() {
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
         const MemoryMeter::Use& use = meter_.use(static_cast<BufferId>(b));
         const auto dead = static_cast<std::size_t>(use.last + 1);
-        if (use.first >= 0 && !program_.buffers[b].persistent && dead < dying_.size()) dying_[dead].push_back(static_cast<BufferId>(b));
+        if (use.first >= 0 && !program_.buffers[b].persistent && program_.buffers[b].tier != Tier::nvme && dead < dying_.size()) dying_[dead].push_back(static_cast<BufferId>(b));
     }
 }
 

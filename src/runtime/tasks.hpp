@@ -1,6 +1,7 @@
 // A program made ready to run on one rank: per op its kernel or its move with addresses, what it waits for, which category its
 // time goes to. Made once. Private to the room.
 #pragma once
+#include "runtime/copies.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/kernels.hpp"
 #include "runtime/memory_meter.hpp"
@@ -18,13 +19,14 @@ struct Task {
     Category category = Category::compute;  // of its own time, or of waiting for it
     bool receives = false;                  // waiting for it is idling until the sender began
     Kernel kernel;
-    Move move;
+    Move move;                              // between ranks
     int account = 0;                        // of the move: which wire axes its bytes count for, as ExecutorOptions lists them
+    std::optional<TierMove> between_tiers;  // ... or between tiers of this one
     Waits waits;
     std::int32_t slot = -1;                 // among the program's moves
     double StepScalars::*scalar = nullptr;  // the op makes one of them
     const double* scalar_from = nullptr;
-    int queue() const { return slot < 0 ? 0 : 1 + account; }  // as OpEvent numbers them
+    int queue = 0;                          // as OpEvent numbers them
 };
 
 class Tasks {
@@ -40,6 +42,7 @@ class Tasks {
     const std::vector<std::int32_t>& in_flight_at_end() const { return at_end_; }
     const std::array<MeasuredPeak, tier_count>& memory() const { return memory_; }
     std::size_t moves() const { return moves_; }
+    bool between_tiers() const;  // whether there are such moves
     std::size_t accounts() const { return options_.wire_axes.size(); }
     double clip() const { return clip_; }  // of the program's updates
     // Debug: what was used for the last time before this op becomes NaN.
@@ -48,6 +51,7 @@ class Tasks {
   private:
     void bind(std::int32_t i, Engine& engine);
     void bind_move(const Op& op, Task& task, Engine& engine);
+    void bind_tier_move(const Op& op, Task& task);
     void make_groups(Engine& engine);
     void measure(std::int32_t i, const Op& op);
     void find_dying();

@@ -1,5 +1,7 @@
 #include "comm/bench.hpp"
+#include "config/numbers.hpp"
 #include "cpu/bench.hpp"
+#include "storage/bench.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
 
@@ -29,6 +31,10 @@ void append(std::vector<Row>& rows, const std::vector<CollectiveRow>& more) {
     for (const CollectiveRow& r : more) rows.push_back({r.name, r.algorithm, "", "", r.ranks, r.bytes, r.seconds, r.rate, r.unit});
 }
 
+void append(std::vector<Row>& rows, const std::vector<StorageRow>& more) {
+    for (const StorageRow& r : more) rows.push_back({r.name, r.algorithm, "", "", 1, r.bytes, r.seconds, r.rate, r.unit});
+}
+
 std::string json(const std::vector<Row>& rows) {
     std::string s = "[";
     for (const Row& r : rows) {
@@ -43,22 +49,54 @@ std::string json(const std::vector<Row>& rows) {
 
 void print(const std::vector<Row>& rows) {
     for (const Row& r : rows)
-        fmt::print("{:<16} {:<8} {:>2} ranks  {:<28} {:>12.3f} ms {:>10.2f} {}\n", r.name, r.algorithm.empty() ? r.precision : r.algorithm, r.ranks,
+        fmt::print("{:<16} {:<16} {:>2} ranks  {:<28} {:>12.3f} ms {:>10.2f} {}\n", r.name, r.algorithm.empty() ? r.precision : r.algorithm, r.ranks,
                    r.algorithm.empty() ? r.shape : fmt::format("{} bytes", r.bytes), 1e3 * r.seconds, r.rate, r.unit);
 }
 
-struct BenchArguments { std::string what = "all", json; };
+struct BenchArguments {
+    std::string what = "all", json;
+    StorageBench storage;
+};
+
+std::int64_t number(const std::string& name, const std::string& text, std::int64_t least, std::int64_t most) {
+    const auto n = input::parse_bytes(text);
+    const std::string problem = !n.problem.empty() ? n.problem : n.value < least || n.value > most ? "out of range" : "";
+    if (!problem.empty())
+        throw Error(Exit::refused, fmt::format("bench: {} is '{}', {}; allowed: {} to {}", name, text, problem, least, most));
+    return n.value;
+}
+
+// What an input file says in its section `offload`.
+bool storage_override(const std::string& word, StorageBench& bench) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) return false;
+    const std::string key = word.substr(0, equals), value = word.substr(equals + 1);
+    if (key == "offload.nvme_path") bench.directory = value;
+    else if (key == "offload.block_size") bench.block_size = number(key, value, 512, std::int64_t{1} << 30);
+    else if (key == "offload.queue_depth") bench.queue_depth = static_cast<int>(number(key, value, 1, 4096));
+    else return false;
+    return true;
+}
 
 BenchArguments parse(const Words& words) {
     BenchArguments a;
     bool named = false;
+    const auto is_bench = [](const std::string& w) { return w == "gemm" || w == "memory" || w == "collectives" || w == "storage" || w == "all"; };
     for (std::size_t i = 0; i < words.size(); ++i) {
-        if (words[i] == "--json" && i + 1 < words.size()) a.json = words[++i];
-        else if (!named && (words[i] == "gemm" || words[i] == "memory" || words[i] == "collectives" || words[i] == "all")) { a.what = words[i]; named = true; }
-        else if (words[i] == "storage") throw Error(Exit::refused, "bench storage: not in this build");
-        else throw Error(Exit::refused, fmt::format("bench: '{}' is not understood; {}", words[i], form("bench")));
+        const std::string& w = words[i];
+        if (w == "--json" && i + 1 < words.size()) a.json = words[++i];
+        else if (w == "--size" && i + 1 < words.size()) a.storage.bytes = number(w, words[++i], 1 << 20, std::int64_t{1} << 40) / 4096 * 4096;
+        else if (!named && is_bench(w)) a.what = w, named = true;
+        else if (!storage_override(w, a.storage)) throw Error(Exit::refused, fmt::format("bench: '{}' is not understood; {}", w, form("bench")));
     }
     return a;
+}
+
+std::vector<StorageRow> storage(const StorageBench& bench) {
+    std::vector<std::string> notes;
+    auto rows = bench_storage(bench, notes);
+    for (const std::string& note : notes) fmt::print(stderr, "quadrille: {}\n", note);
+    return rows;
 }
 
 std::vector<Row> collectives(World& world) {
@@ -71,7 +109,7 @@ std::vector<Row> collectives(World& world) {
     return rows;
 }
 
-// `bench gemm|memory` starts no MPI, so it cannot tell who else measures: under a launcher of several ranks it is refused.
+// `bench gemm|memory|storage` starts no MPI, so it cannot tell who else measures: under a launcher of several ranks it is refused.
 bool under_launcher() {
     for (const char* size : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE"})
         if (const char* n = std::getenv(size); n && std::atoi(n) > 1) return true;
@@ -99,6 +137,7 @@ int bench_command(int argc, char** argv, const Words& words) {
     if (!a.json.empty()) write_json(a.json, json(rows));  // before the long part: a path that cannot be written is known at once
     if (a.what == "gemm" || a.what == "all") append(rows, bench_gemm());
     if (a.what == "memory" || a.what == "all") append(rows, bench_memory());
+    if (a.what == "storage" || a.what == "all") append(rows, storage(a.storage));
     print(rows);
     if (!a.json.empty()) write_json(a.json, json(rows));
     return 0;

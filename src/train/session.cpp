@@ -71,41 +71,53 @@ void Session::compile_programs() {
     wire_axes.assign(axes.begin(), axes.end());
 }
 
-const Program& Session::fullest_program() const {
+const Program& Session::fullest_program(Tier tier) const {
+    const auto t = static_cast<std::size_t>(tier);
     const Program* e = evaluation_program();
-    return e && e->peaks[0].arena > program().peaks[0].arena ? *e : program();
+    return e && e->peaks[t].arena > program().peaks[t].arena ? *e : program();
 }
 
-// The least of what may be taken here. Collective over the node's ranks, which share its memory.
-Budget Session::budget() const {
+// The least of what may be taken here of this tier. Device and host tier share the machine's memory, and the ranks of a node do. Collective over
+// these.
+Budget Session::budget(Tier tier) const {
     Budget least{std::numeric_limits<std::int64_t>::max(), ""};
     const auto consider = [&](std::int64_t bytes, std::string by) {
         if (bytes < least.bytes) least = {std::max<std::int64_t>(1, bytes), std::move(by)};
     };
-    if (config.device.memory_limit > 0) consider(config.device.memory_limit, "device.memory_limit");
-    const std::int64_t mine = fullest_program().peaks[0].arena, all = world.node_sum(mine);
+    if (tier == Tier::device && config.device.memory_limit > 0) consider(config.device.memory_limit, "device.memory_limit");
+    if (tier == Tier::host && config.device.host_memory_limit > 0) consider(config.device.host_memory_limit, "device.host_memory_limit");
+    const auto arena = [this](Tier t) { return fullest_program(t).peaks[static_cast<std::size_t>(t)].arena; };
+    const std::int64_t mine = arena(tier), all = world.node_sum(arena(Tier::device) + arena(Tier::host)), other = arena(tier == Tier::device ? Tier::host : Tier::device);
     if (const std::int64_t available = memory_available(); available > 0)
-        consider(available - (all - mine), fmt::format("the {} bytes available on {} less what its other ranks need", available, world.host()));
-    if (const auto limit = process_limit(config.device.threads + own_threads)) consider(limit->left, fmt::format("what {} leaves", limit->name));
+        consider(available - (all - mine), fmt::format("the {} bytes available on {} less what its other ranks and tiers need", available, world.host()));
+    if (const auto limit = process_limit(config.device.threads + own_threads)) consider(limit->left - other, fmt::format("what {} leaves", limit->name));
     return least;
 }
 
 // Before anything is touched: a page too many would end the process without a word.
 void Session::check_memory(const Arguments& arguments) {
-    const Program& p = fullest_program();
-    const Budget limit = budget();
-    const bool fits = p.peaks[0].arena <= limit.bytes;
+    for (const Tier tier : {Tier::device, Tier::host}) check_tier(tier, arguments);
+}
+
+void Session::check_tier(Tier tier, const Arguments& arguments) {
+    const Program& p = fullest_program(tier);
+    const Budget limit = budget(tier);
+    const std::int64_t needed = p.peaks[static_cast<std::size_t>(tier)].arena;
+    const bool fits = needed == 0 || needed <= limit.bytes;
     if (world.all(fits)) return;
-    const std::vector<std::string> ledgers = world.gather(fits ? std::string() : does_not_fit(p, limit, world.rank()));
-    const std::int64_t least = world.min(limit.bytes);
+    const std::vector<std::string> ledgers = world.gather(fits ? std::string() : does_not_fit(p, tier, limit, world.rank()));
+    const std::int64_t least = world.min(limit.bytes), host = world.min(budget(Tier::host).bytes);
+    const bool given = limit.by.starts_with("device.");  // else the machine itself is full, and its host memory too
     on_first_rank(world, [&]() -> std::string {
         const auto first = std::find_if(ledgers.begin(), ledgers.end(), [](const std::string& l) { return !l.empty(); });
         Config bound = config;
-        bound.device.memory_limit = least;
+        bound.device.host_memory_limit = tier == Tier::host ? least : given ? host : 1;
+        if (tier == Tier::device) bound.device.memory_limit = least;
         const Variation vary = [&](const std::vector<std::string>& more) {
             return load_config(arguments.input, merged_overrides(arguments.overrides, more), job_);
         };
-        const std::vector<Suggestion> found = arguments.input == "-" ? std::vector<Suggestion>{} : suggest(bound, workspace_of(config), vary);
+        const std::vector<Suggestion> found =
+            arguments.input == "-" ? std::vector<Suggestion>{} : suggest(bound, workspace_of(config), vary, step_cost(training));
         std::string text = *first + advice(found);
         text.pop_back();  // whoever prints it ends the line
         throw Error(Exit::no_memory, text);
@@ -157,8 +169,18 @@ void Session::take_memory() {
     const std::int64_t staging = static_cast<std::int64_t>(groups.size()) * Engine::staging_bytes(engine);
     bytes[0] += staging;
     // Alone in this: what follows is collective, and no rank may be left waiting in it.
-    together(world, [&] { arena_.emplace(bytes, "weights, gradients, optimizer state and activations", world.rank(), config.device.threads); });
+    together(world, [&] { arena_.emplace(std::array{bytes[0], bytes[1], std::int64_t{0}}, "weights, gradients, optimizer state and activations", world.rank(), config.device.threads); });
     engine.staging = {arena_->data(Tier::device) + bytes[0] - staging, static_cast<std::size_t>(staging)};
+    if (bytes[2] > 0)
+        together(world, [&] {
+            NvmeOptions file;
+            file.directory = config.offload.nvme_path;
+            file.bytes = bytes[2];
+            file.block_size = config.offload.block_size;
+            file.queue_depth = config.offload.queue_depth;
+            arena_->open_file(file);
+            for (const std::string& note : arena_->file().notes()) notes.push_back(note);
+        });
     engine_.emplace(world, engine);
     ExecutorOptions options;
     options.threads = config.device.threads;

@@ -46,13 +46,14 @@ class Session {
     Engine& engine() { return *engine_; }
     Executor& train() { return *train_; }
     Executor& evaluate() { return *evaluate_; }
-    const Arena& arena() const { return *arena_; }
+    Arena& arena() { return *arena_; }
 
   private:
     void read_input(const Arguments&);
     void compile_programs();
-    const Program& fullest_program() const;      // of training and evaluation, the one whose arena is larger
-    Budget budget() const;
+    const Program& fullest_program(Tier) const;  // of training and evaluation, the one whose arena is larger
+    Budget budget(Tier) const;
+    void check_tier(Tier, const Arguments&);
     void check_memory(const Arguments&);
     void describe(const Arguments&);
     void take_memory();

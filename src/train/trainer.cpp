@@ -49,6 +49,7 @@ Trainer::Trainer(Session& session) : s_(session), console_(console_settings(sess
     for (const std::string& n : s_.notes) console_.print(n);
     trace_.queues = {"compute"};
     for (const std::string& axis : s_.wire_axes) trace_.queues.push_back(axis);
+    for (const char* copies : {"copy_in", "copy_out", "disk"}) trace_.queues.emplace_back(copies);
     for (const Program& p : s_.training.programs) {  // every rank names the ops of all coordinates alike
         first_label_.push_back(static_cast<std::int64_t>(trace_.ops.size()));
         if (!s_.config.output.trace) continue;

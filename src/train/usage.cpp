@@ -23,10 +23,12 @@ constexpr std::array<Subcommand, 4> subcommands = {{
      "  --program     the programs themselves, one op a line, and nothing else\n"
      "  --json        all of it as one object\n"
      "  --resolved    the resolved input alone, as YAML: fed back, it runs the same\n"},
-    {"bench", "quadrille bench [gemm|memory|collectives|all] [--json FILE]",
+    {"bench", "quadrille bench [gemm|memory|collectives|storage|all] [--json FILE] [--size BYTES] [offload.KEY=value ...]",
      "Measures what the machine gives: matrix products and memory of one process, collectives of all ranks (start it with a launcher, on at least\n"
-     "2 ranks), ours beside the MPI library's own. Without a word, all of it.\n\n"
-     "  --json FILE   the rows as JSON as well\n"},
+     "2 ranks), ours beside the MPI library's own; the nvme tier's file in offload.nvme_path (else here) at offload.block_size and\n"
+     "offload.queue_depth. Without a word, all of it.\n\n"
+     "  --json FILE   the rows as JSON as well\n"
+     "  --size BYTES  of the nvme tier's file (256MiB)\n"},
     {"inspect", "quadrille inspect PATH",
      "Sums up a run record (run.h5, or the directory that holds one) or a trace (trace.h5), having checked its checksum.\n"},
 }};

@@ -3,8 +3,8 @@
     python3 tests/bench/run.py --binary build/quadrille [--torch PYTHON] [--only SECTION]... [--quick]
 
 Sections: gemm (matrix products), gpt2 (GPT-2 124M against those products and against PyTorch), grids (two ranks of one thread against
-one rank of two), overhead (the executor's share of a step), start (of the quickstart, up to its first step), collectives (against the
-MPI library's own).
+one rank of two), zero (the training state cut over two ranks against whole on both), overhead (the executor's share of a step), start (of
+the quickstart, up to its first step), collectives (against the MPI library's own), storage (the nvme tier against fio).
 
 What is compared is run in turn, so that a disturbance meets both sides; a ratio is made within each repetition and the table has
 the median. Nothing here asserts: times on a shared machine are reported, never a reason to fail. --quick is a smoke test: tiny
@@ -22,6 +22,7 @@ from trainer import Trainer, read_record, show  # noqa: E402
 
 import shapes  # noqa: E402
 import start  # noqa: E402
+import storage  # noqa: E402
 from torch_side import TorchSide  # noqa: E402
 
 THREADS = 2  # of the machine that a measurement uses: one rank of two, or two ranks of one
@@ -118,6 +119,18 @@ def measure_grids(bench):
         bench.row(f"{name} fp32 {axis} 2: two ranks of one / one rank of two", [b / a for a, b in zip(one, two)], "", goal)
 
 
+def measure_zero(bench):
+    name = shapes.name(bench.options)
+    source = shapes.gpt2(bench.options, "fp32", shapes.GRIDS["dp"][0])
+    seconds = {stage: [] for stage in range(4)}
+    for _ in bench.repetitions():
+        for stage, of_stage in seconds.items():
+            record = bench.train(source, 2, 1, ["grid.dp=2", f"sharding.zero_stage={stage}"])
+            of_stage.append(1 / tokens_per_second(record))
+    for stage, goal in ((1, None), (2, None), (3, 1.15)):
+        bench.row(f"{name} fp32 dp 2: step time at ZeRO stage {stage} / 0", [a / b for a, b in zip(seconds[stage], seconds[0])], "", goal, least=False)
+
+
 def measure_overhead(bench):
     name = shapes.name(bench.options)
     small = shapes.small()
@@ -156,8 +169,8 @@ def measure_collectives(bench):
                   note=f"native {statistics.median(native) * 1e6:.1f} us")
 
 
-SECTIONS = {"gemm": measure_products, "gpt2": measure_gpt2, "grids": measure_grids, "overhead": measure_overhead, "start": measure_start,
-            "collectives": measure_collectives}
+SECTIONS = {"gemm": measure_products, "gpt2": measure_gpt2, "grids": measure_grids, "zero": measure_zero, "overhead": measure_overhead,
+            "start": measure_start, "collectives": measure_collectives, "storage": storage.measure}
 
 
 def parse_options():
@@ -167,6 +180,7 @@ def parse_options():
     parser.add_argument("--torch", metavar="PYTHON", help="a python that imports torch; without it PyTorch is not measured")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="only this section; repeatable")
     parser.add_argument("--precision", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"], help="of the section gpt2")
+    parser.add_argument("--disk", metavar="DIRECTORY", help="on the disk that the section storage measures (default: that of temporary files)")
     parser.add_argument("--repeat", type=int, default=5, help="repetitions, whose median is shown")
     parser.add_argument("--steps", type=int, default=2, help="counted steps of each repetition, after one that is not")
     parser.add_argument("--quick", action="store_true", help="a smoke test")

@@ -14,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from trainer import Trainer, numpy, parse_arguments, read_record, report, show, stop, write_counting_text  # noqa: E402
 
 import limits  # noqa: E402
+import storage  # noqa: E402
 from cases import CASES, DIVERGED, DONE, INPUT, REFUSED  # noqa: E402
 
 
@@ -131,7 +132,8 @@ def check_killed_in_first_interval(trainer):
 
 PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("usage", check_usage)],
             "limits": limits.CHECKS,
-            "kill": [("a killed rank", check_killed_rank), ("killed in the first interval", check_killed_in_first_interval)]}
+            "kill": [("a killed rank", check_killed_rank), ("killed in the first interval", check_killed_in_first_interval)],
+            "storage": [("70 storage paths", storage.check_paths), ("70 71 storage rows", storage.check_rows)]}
 GROUPS = {group: [(case.name, functools.partial(check_case, case)) for case in cases] for group, cases in CASES.items()} | PROGRAMS
 
 

@@ -1,8 +1,8 @@
 """The table of what must not change the numbers: models, and the grids and splits each one runs on.
 
-A split is a line of words: `dp2 tp2 pp4 sp2` the grid, `v2` virtual stages, a schedule's, method's or layout's name, `megatron-sp`
-for tensor.sequence_parallel, `micro2` the micro batch, anything with `=` an override as on the command line. What is not named is
-left out of the input, so defaults are exercised too.
+A split is a line of words: `dp2 tp2 pp4 sp2` the grid, `v2` virtual stages, a schedule's, method's, layout's or recompute's name, `megatron-sp`
+for tensor.sequence_parallel, `zero2 shard4 prefetch0` for sharding, `micro2` the micro batch, anything with `=` an override as on the command
+line. What is not named is left out of the input, so defaults are exercised too.
 """
 import dataclasses
 
@@ -16,8 +16,11 @@ WORDS = {
     "zigzag": "sequence.layout=zigzag",
     "contiguous": "sequence.layout=contiguous",
     "megatron-sp": "tensor.sequence_parallel=true",
+    "selective": "recompute.granularity=selective",
+    "full": "recompute.granularity=full",
 }
 PREFIXES = {"dp": "grid.dp", "tp": "grid.tp", "pp": "grid.pp", "sp": "grid.sp", "v": "pipeline.virtual_stages",
+            "zero": "sharding.zero_stage", "shard": "sharding.shard_size", "prefetch": "sharding.prefetch",
             "micro": "train.micro_batch_size"}
 
 
@@ -42,6 +45,7 @@ def overrides(split):
 TRAIN = {"global_batch_size": 8, "micro_batch_size": 1, "steps": 10, "seed": 1234, "clip_grad": 1.0}
 ADAMW = {"lr": 1e-3, "min_lr": 0, "lr_schedule": "constant", "warmup_steps": 0}
 GPT = {"num_layers": 4, "hidden_size": 64, "num_attention_heads": 8, "ffn_hidden_size": 256, "vocab_size": 256, "seq_length": 32}
+TINY = {"num_layers": 1, "hidden_size": 8, "num_attention_heads": 2, "ffn_hidden_size": 8, "vocab_size": 256, "seq_length": 32}
 LLAMA = {"num_layers": 4, "hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2, "ffn_hidden_size": 192,
          "vocab_size": 256, "seq_length": 32, "normalization": "rmsnorm", "activation": "swiglu", "position_embedding": "rope",
          "bias": False, "tie_word_embeddings": False}
@@ -49,10 +53,10 @@ ODD = {"num_layers": 5, "hidden_size": 60, "num_attention_heads": 3, "ffn_hidden
 DOCUMENTS = {"end_of_document": 10, "mask_across_documents": True}
 
 
-def model(shape, train=(), data=(), optimizer=()):
+def model(shape, train=(), data=(), optimizer=(), evaluation=()):
     """An input without its data path: small, serial, constant learning rate."""
     return {"model": shape, "train": TRAIN | dict(train), "optimizer": ADAMW | dict(optimizer), "device": {"threads": 1},
-            "data": {"format": "text"} | dict(data)}
+            "data": {"format": "text"} | dict(data), "evaluation": dict(evaluation)}
 
 
 MODELS = {
@@ -74,8 +78,12 @@ MODELS = {
     "dropout-llama": model(LLAMA | {"hidden_dropout": 0.1, "attention_dropout": 0.1}),
     "documents": model(GPT, data=DOCUMENTS),
     "documents-llama": model(LLAMA, data=DOCUMENTS),
+    "tiny": model(TINY),  # fewer elements in a unit than a block: most slices are padding
+    "tiny-120": model(TINY, {"global_batch_size": 120, "micro_batch_size": 24}),
+    "evaluated": model(GPT, data={"split": "80,20"}, evaluation={"interval": 4, "batches": 3}),
     "bf16": model(GPT, {"precision": "bf16"}),
     "bf16-llama": model(LLAMA, {"precision": "bf16"}),
+    "bf16-dropout": model(GPT | {"hidden_dropout": 0.1, "attention_dropout": 0.1}, {"precision": "bf16"}),
 }
 
 # ---- cases --------------------------------------------------------------------------------------------------------------
@@ -104,6 +112,11 @@ def close(name, *splits, **limits):
 def bits(name, split, *changes):
     """`split` with each change against `split` itself, bit for bit."""
     return [Case(name, f"{split} {change}".strip(), split, bitwise=True) for change in changes]
+
+
+def stages(name, *splits):
+    """Bit for bit: each split at ZeRO stage 1 against 0, and at 3 against 2, which sums micro-batches in another order than 1."""
+    return [Case(name, f"{split} zero{stage}", f"{split} zero{stage - 1}", bitwise=True) for split in splits for stage in (1, 3)]
 
 
 GROUPS = {
@@ -178,5 +191,81 @@ GROUPS = {
         *close("bf16", "dp2", "tp2", "pp2", "sp2", "dp2 tp2 pp2", "micro4", first=5e-4, last=1e-3),
         *close("bf16-llama", "tp4 megatron-sp", "sp4", "pp2 zero-bubble", "dp2 sp2 ulysses", first=5e-4, last=1e-3),
         *bits("bf16", "dp2 pp2", "comm.overlap=false", "comm.bucket_size=4000", "gpipe", "zero-bubble"),
+    ],
+    "zero": [
+        *stages("gpt", "dp2", "dp4 micro2", "sp4", "dp2 sp2 ulysses", "dp2 tp2", "dp2 tp2 megatron-sp"),
+        *stages("llama", "dp2 tp4", "dp2 sp4", "dp2 tp2 sp2 megatron-sp"),
+        *stages("odd", "dp3", "sp3", "dp2 tp3 megatron-sp"),
+        *stages("odd-llama", "dp6 micro2"),
+        *stages("untied", "dp4"),
+        *stages("tied-llama", "dp2"),
+        *stages("dropout-llama", "dp2 sp2"),
+        *stages("documents", "dp2 sp2"),
+        *stages("sgd", "dp4"),
+    ],
+    "zero-pipeline": [
+        *stages("gpt", "dp2 pp2 gpipe", "dp2 pp2", "dp2 pp2 zero-bubble", "dp2 tp2 pp2"),
+        *stages("deep", "dp2 pp2 interleaved v2", "sp2 pp2 interleaved v4"),
+        *stages("untied", "dp2 pp4 zero-bubble"),
+        *stages("odd", "dp2 pp3"),
+        *stages("dropout", "dp2 pp2 zero-bubble"),
+        *stages("bf16", "dp2", "dp2 pp2 zero-bubble"),
+        *stages("bf16-llama", "dp2 tp2 sp2 megatron-sp"),
+        *bits("deep", "dp2 pp2 zero3", "gpipe", "zero-bubble", "interleaved v2"),
+    ],
+    "zero-once": [  # one micro-batch a step: every stage has the bits of stage 0
+        *bits("gpt", "dp2 micro4", "zero1", "zero2", "zero3"),
+        *bits("gpt", "dp2 sp2 micro4", "zero2", "zero3"),
+        *bits("odd", "dp3 micro4", "zero2", "zero3"),
+        *bits("llama", "dp2 tp2 micro4", "zero2", "zero3"),
+        *bits("untied", "dp8", "zero2", "zero3"),
+        *bits("bf16", "dp4 micro2", "zero2", "zero3"),
+        *bits("tiny", "dp8", "zero1", "zero2", "zero3"),
+        *bits("evaluated", "dp2 micro4", "zero1", "zero2", "zero3"),
+        *stages("evaluated", "dp2 pp2", "dp2 sp2"),
+    ],
+    "zero-hybrid": [
+        *close("gpt", "dp4 zero2", "dp4 zero3", *(f"dp4 shard{size} zero{stage}" for size in (1, 2) for stage in (1, 2, 3))),
+        *close("llama", "dp8 shard4 zero1", "dp8 shard2 zero3", "dp4 tp2 shard2 zero2", "dp4 sp2 shard2 zero3", "dp4 sp2 shard1 zero2"),
+        *close("deep", "dp4 pp2 shard2 zero3 interleaved v2", "dp4 pp2 shard2 zero2 zero-bubble"),
+        *close("odd", "dp6 shard3 zero2", "dp6 shard2 zero3 grid.order=pp-dp-sp-tp"),
+        *close("tiny", "dp8 shard4 zero1", "dp8 shard4 zero3", "dp8 shard2 zero2"),
+        *close("tiny-120", "dp5 zero1", "dp5 zero2", "dp5 zero3", "dp8 micro15 zero3"),
+        *close("evaluated", "dp4 shard2 zero3"),
+        *stages("gpt", "dp4 shard2 micro1", "dp4 shard1"),
+        *stages("dropout", "dp4 shard2 pp2"),
+    ],
+    "zero-fetch": [
+        *bits("gpt", "dp2 zero3", "prefetch0", "prefetch3", "prefetch100", "comm.overlap=false", "comm.bucket_size=1", "comm.bucket_size=4000",
+              "comm.max_count=1000", "sharding.keep_gathered=true", "device.memory_limit=64MiB", "device.memory_limit=64MiB prefetch0", ""),
+        *bits("gpt", "dp4 shard2 zero2", "comm.overlap=false", "comm.bucket_size=1", "comm.max_count=1000"),
+        *bits("gpt", "dp2 sp2 zero1", "comm.overlap=false", "comm.bucket_size=1", "comm.max_count=1000"),
+        *bits("deep", "dp2 pp2 zero3 interleaved v2", "prefetch0", "prefetch3", "comm.overlap=false", "sharding.keep_gathered=true"),
+        *bits("deep", "dp2 pp2 zero3 zero-bubble", "prefetch2", "sharding.keep_gathered=true", "comm.bucket_size=4000"),
+        *bits("dropout", "dp2 zero3", "full", "selective", "full prefetch0", "selective prefetch3", "full sharding.keep_gathered=true"),
+    ],
+    "recompute": [
+        *(case for split in ("", "dp2 micro2", "tp2", "tp2 megatron-sp", "sp2", "sp2 ulysses", "pp2 gpipe", "pp4", "pp2 interleaved v2",
+                             "pp4 zero-bubble", "tp2 pp2 zero-bubble megatron-sp", "dp2 tp2 sp2 megatron-sp")
+          for case in bits("dropout", split, "selective", "full")),
+        *(case for split in ("", "tp4", "tp4 megatron-sp", "sp4", "sp4 ulysses", "pp2 zero-bubble", "dp2 pp2", "tp2 pp2 sp2")
+          for case in bits("dropout-llama", split, "selective", "full")),
+        *(case for split in ("sp2 contiguous", "tp2 sp2 ulysses megatron-sp") for case in bits("documents-llama", split, "selective", "full")),
+        *(case for split in ("tp3 megatron-sp", "pp3 zero-bubble") for case in bits("odd", split, "selective", "full")),
+        *(case for split in ("", "sp2 pp2", "tp2 megatron-sp") for case in bits("bf16-dropout", split, "selective", "full")),
+        *bits("bf16-llama", "tp2 sp2", "selective", "full"),
+        *(case for split in ("dp2 zero3", "dp4 pp2 zero-bubble zero3 shard2", "dp2 tp2 zero3 prefetch0 megatron-sp", "dp2 sp2 zero2")
+          for case in bits("dropout", split, "selective", "full")),
+    ],
+    "offload": [
+        *(case for model, split in (("gpt", ""), ("gpt", "dp2 zero1"), ("gpt", "dp2 zero3"), ("llama", "dp4 zero2 shard2"), ("odd", "dp3 zero3"),
+                                    ("bf16", "dp2 zero2"), ("dropout", "dp2 pp2"), ("gpt", "tp2 pp2 zero-bubble megatron-sp"),
+                                    ("deep-llama", "dp2 pp2 interleaved v2 zero3"), ("llama", "dp2 sp2 zero3"), ("sgd", "dp2 zero1"))
+          for case in bits(model, split, "offload.optimizer=cpu", "offload.optimizer=nvme", "offload.parameters=cpu", "offload.parameters=nvme",
+                           "offload.gradients=cpu", "offload.activations=cpu", "offload.activations=nvme",
+                           "offload.optimizer=nvme offload.parameters=nvme offload.gradients=cpu offload.activations=nvme")),
+        *bits("gpt", "dp2 zero3 full", *(f"offload.optimizer=nvme offload.parameters=nvme offload.activations=nvme {rest}" for rest in (
+            "offload.block_size=512 offload.queue_depth=1", "offload.block_size=4KiB offload.queue_depth=64", "comm.overlap=false", "prefetch0",
+            "prefetch3", "comm.max_count=1000", "offload.gradients=cpu"))),
     ],
 }

@@ -78,6 +78,18 @@ TEST_CASE("text of two llama layers over pp 2, sp 2, zero-bubble") {
     compare("llama_pp2_sp2.txt", texts(c));
 }
 
+TEST_CASE("text of one layer, hybrid shards of stage 2 and all of stage 3") {
+    Config hybrid = on_grid(tiny(1), 4, 1, 1, 1);
+    hybrid.train.global_batch_size = 8;
+    hybrid.train.gradient_accumulation_steps = 2;
+    hybrid.sharding.zero_stage = 2;
+    hybrid.sharding.shard_size = 2;
+    compare("gpt_zero2_dp4.txt", texts(hybrid));
+    Config cut = on_grid(tiny(1), 2, 1, 1, 1);
+    cut.sharding.zero_stage = 3;
+    compare("gpt_zero3_dp2.txt", texts(cut));
+}
+
 TEST_CASE("the text does not depend on when or how often it is made") {
     CHECK(texts(on_grid(tiny(2), 1, 1, 2, 1)) == texts(on_grid(tiny(2), 1, 1, 2, 1)));
 }
@@ -104,7 +116,35 @@ TEST_CASE("peaks") {
     Config eager = on_grid(small_gpt(), 2, 2, 1, 1);
     eager.comm.overlap = false;
     s += peaks("tp 2 dp 2 no overlap", eager);
+    for (const int stage : {1, 2, 3})
+        for (const int prefetch : {0, 1, 2}) {
+            Config c = on_grid(wide(small_gpt(4)), 2, 1, 1, 1);
+            c.sharding.zero_stage = stage;
+            c.sharding.prefetch = prefetch;
+            c.comm.bucket_size = 40000;
+            if (stage == 3 || prefetch == 1) s += peaks(fmt::format("stage {} dp 2 prefetch {}", stage, prefetch), c);
+            c.sharding.keep_gathered = true;
+            if (stage == 3 && prefetch == 1) s += peaks("stage 3 dp 2, kept", c);
+        }
     compare("peaks.txt", s);
+}
+
+TEST_CASE("peaks with recompute") {
+    std::string s;
+    for (const auto& [name, granularity] : {std::pair("none", Granularity::none), std::pair("selective", Granularity::selective), std::pair("full", Granularity::full)}) {
+        Config c = small_gpt(8);
+        c.recompute.granularity = granularity;
+        s += peaks(fmt::format("one rank {}", name), c);
+        Config megatron = on_grid(c, 1, 2, 1, 2);
+        megatron.tensor.sequence_parallel = true;
+        s += peaks(fmt::format("tp 2 sp 2 megatron {}", name), megatron);
+        for (const Schedule kind : {Schedule::one_f_one_b, Schedule::zero_bubble}) {
+            Config staged = on_grid(c, 1, 1, 2, 1);
+            staged.pipeline.schedule = kind;
+            s += peaks(fmt::format("{} {}", kind == Schedule::zero_bubble ? "zero-bubble" : "1f1b", name), staged);
+        }
+    }
+    compare("peaks_recompute.txt", s);
 }
 
 int main(int argc, char** argv) {

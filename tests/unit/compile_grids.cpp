@@ -1,8 +1,6 @@
 // Every grid and strategy gives the numbers of the program for one rank, in float64, to 1e-10; and that program's gradients are
 // the loss's, by central differences. Independent of the kernels and of the verifier.
-#include "compile_fixture.hpp"
-
-#include <doctest.h>
+#include "compile_strategies.hpp"
 
 #include <cmath>
 
@@ -10,26 +8,6 @@ using namespace quadrille;
 using namespace quadrille::test;
 
 namespace {
-
-struct Strategy {
-    const char* name;
-    Config config;
-};
-
-template <class F>
-Config with(Config c, F change) {
-    change(c);
-    return c;
-}
-void megatron(Config& c) { c.tensor.sequence_parallel = true; }
-void ulysses(Config& c) { c.sequence.method = SequenceMethod::ulysses; }
-void contiguous(Config& c) { c.sequence.layout = SequenceLayout::contiguous; }
-void dropped(Config& c) { c.model.hidden_dropout = 0.2, c.model.attention_dropout = 0.1; }
-void documents(Config& c) { c.data.mask_across_documents = true; }
-void in_bf16(Config& c) { c.train.precision = Precision::bf16, c.train.gradient_dtype = Precision::bf16; }
-auto scheduled(Schedule s, int virtual_stages = 1) {
-    return [=](Config& c) { c.pipeline.schedule = s, c.pipeline.virtual_stages = virtual_stages; };
-}
 
 std::vector<Strategy> strategies() {
     const auto zero_bubble = scheduled(Schedule::zero_bubble), gpipe = scheduled(Schedule::gpipe);
@@ -63,6 +41,17 @@ std::vector<Strategy> strategies() {
         {"all axes", with(with(on_grid(small_gpt(4), 2, 2, 2, 2), dropped), zero_bubble)},
         {"sp 2 tp 2 dp 2, wide", on_grid(wide(small_gpt()), 2, 2, 1, 2)},
         {"sp 3 dp 2 ulysses, wide llama", with(on_grid(wide(small_llama()), 2, 1, 1, 3), ulysses)},
+        {"selective llama dropout", with(with(small_llama(), dropped), selective)},
+        {"full dropout", with(with(small_gpt(), dropped), full)},
+        {"full bf16 tp 2", with(with(on_grid(small_gpt(), 1, 2, 1, 1), in_bf16), full)},
+        {"selective tp 2 sp 2 megatron dropout", with(with(with(on_grid(small_gpt(), 1, 2, 1, 2), megatron), dropped), selective)},
+        {"full tp 6 as 2 x 3 llama megatron", with(with(on_grid(small_llama(), 1, 6, 1, 1), megatron), full)},
+        {"full sp 3 ring documents dropout", with(with(with(on_grid(small_llama(), 1, 1, 1, 3), documents), dropped), full)},
+        {"selective sp 3 ulysses llama documents", with(with(with(on_grid(small_llama(), 1, 1, 1, 3), ulysses), documents), selective)},
+        {"full pp 4 zero-bubble dropout", with(with(with(on_grid(small_llama(5), 1, 1, 4, 1), zero_bubble), dropped), full)},
+        {"selective pp 2 zero-bubble megatron", with(with(with(on_grid(small_gpt(4), 1, 2, 2, 1), zero_bubble), megatron), selective)},
+        {"full pp 2 interleaved", with(with(on_grid(small_gpt(4), 1, 1, 2, 1), scheduled(Schedule::interleaved, 2)), full)},
+        {"full, all axes", with(with(with(on_grid(small_gpt(4), 2, 2, 2, 2), dropped), zero_bubble), full)},
         {"sgd, no clip",
          with(on_grid(small_gpt(), 2, 2, 1, 1), [](Config& c) { c.optimizer.type = OptimizerType::sgd, c.train.clip_grad = 0; })},
     };
@@ -70,50 +59,9 @@ std::vector<Strategy> strategies() {
 
 }  // namespace
 
-TEST_CASE("every grid gives the numbers of one rank") {
-    double worst = 0;
-    for (const Strategy& s : strategies()) {
-        CAPTURE(s.name);
-        const Subject subject(s.config);
-        const auto& programs = subject.compiled.programs;
-        const Faults faults = verify(programs, subject.one);
-        if (!faults.empty()) FAIL_CHECK(text(programs, faults[0]));
-        try {
-            Settings reference = subject.settings;
-            const Numbers want = interpret({subject.one}, reference), got = interpret(programs, subject.settings);
-            CHECK(got.loss.size() == 2);
-            CHECK(got.norm2.size() == 2);
-            CHECK(got.tokens[0] > 0);
-            CHECK(difference(got, want) < 1e-10);
-            worst = std::max(worst, difference(got, want));
-        } catch (const std::runtime_error& e) {
-            FAIL_CHECK(e.what());
-        }
-    }
-    MESSAGE("largest relative difference from one rank: " << worst);
-}
+TEST_CASE("every grid gives the numbers of one rank") { check_numbers(strategies()); }
 
-TEST_CASE("evaluation gives the loss of training's first step, and changes nothing") {
-    for (const Strategy& s : strategies()) {
-        if (s.config.model.hidden_dropout > 0) continue;
-        CAPTURE(s.name);
-        const Subject subject(s.config);
-        const Compiled evaluation = compile(s.config, Purpose::evaluation, some_workspace);
-        const Faults faults = verify(evaluation.programs, compile(serial(s.config), Purpose::evaluation, {}).programs[0]);
-        if (!faults.empty()) FAIL_CHECK(text(evaluation.programs, faults[0]));
-        Settings once = subject.settings;
-        once.steps = 1;
-        try {
-            const Numbers train = interpret(subject.compiled.programs, once), now = interpret(evaluation.programs, once);
-            CHECK(now.loss == train.loss);
-            CHECK(now.norm2.empty());
-            once.steps = 0;
-            CHECK(now.weights == interpret(evaluation.programs, once).weights);
-        } catch (const std::runtime_error& e) {
-            FAIL_CHECK(e.what());
-        }
-    }
-}
+TEST_CASE("evaluation gives the loss of training's first step, and changes nothing") { check_evaluation(strategies()); }
 
 // g · direction by central differences of the loss, against what one step of SGD without clipping or decay subtracts.
 TEST_CASE("the gradient is the loss's") {

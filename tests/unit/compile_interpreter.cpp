@@ -207,6 +207,8 @@ class Machine : Ranks {
         if (at_[m] >= static_cast<std::int32_t>(programs_[m].ops.size())) return false;
         const Op& other = programs_[m].ops[static_cast<std::size_t>(at_[m])];
         if (other.kind != Kind::redistribute || other.queue != op.queue) return false;
+        const TensorType& from = programs_[m].type(programs_[m].inputs(other)[0]);
+        if (!change(from, p.tables->type(programs_[m].attributes(other).types[0]).place).axes.has(Axis::pp)) return false;  // busy in its coordinate
         for (const TensorId t : programs_[m].inputs(other))
             if (std::any_of(posted_[m].begin(), posted_[m].end(), [t](const Posted& r) { return r.tensor == t; })) return false;
         if (other.attributes != op.attributes || other.inputs != op.inputs ||

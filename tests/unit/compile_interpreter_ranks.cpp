@@ -106,23 +106,32 @@ void Ranks::write(std::size_t rank, TensorId t, const std::vector<double>& value
     }
 }
 
+// The buffer's first tensor is the state itself, as it is kept.
+Ranks::Home Ranks::home(std::size_t rank, BufferId b) const {
+    const Program& p = program(rank);
+    const auto t = std::find_if(p.tensors.begin(), p.tensors.end(), [b](const Tensor& x) { return x.buffer == b; });
+    const TensorType& type = p.tables->type(t->type);
+    const auto elements = indices(grid_, type, 0, ranks_[rank]);
+    return {p.buffers[static_cast<std::size_t>(b)].offset, elements[0], static_cast<std::int64_t>(elements.size()), bytes_of(type.dtype)};
+}
+
 void Ranks::initialize(std::size_t rank) {
     const Program& p = program(rank);
-    for (const Buffer& b : p.buffers) {
-        if (!b.persistent) continue;
-        const std::string& name = p.tables->name(b.name);
+    for (std::size_t b = 0; b < p.buffers.size(); ++b) {
+        if (!p.buffers[b].persistent) continue;
+        const std::string& name = p.tables->name(p.buffers[b].name);
         const auto flat = std::find_if(p.flats.begin(), p.flats.end(),
                                        [&](const Flat& f) { return f.unit == std::string_view(name).substr(2); });
         if (flat == p.flats.end()) fail("the state " + name + " is no unit's");
-        const int size = static_cast<int>(b.bytes / flat->length);
-        for (std::int64_t i = 0; i < flat->length; ++i) arenas_[rank].write(b.offset + i * size, size, 0.0);
+        const Home mine = home(rank, static_cast<BufferId>(b));
+        for (std::int64_t i = 0; i < mine.count; ++i) arenas_[rank].write(mine.offset + i * mine.size, mine.size, 0.0);
         if (name[0] != 'W' && name[0] != 'P') continue;
-        for (const FlatSegment& s : flat->segments)
-            for_each_element(
-                rank, p.parameters[static_cast<std::size_t>(s.parameter)], [&](std::int64_t local, std::int64_t element) {
-                    arenas_[rank].write(b.offset + (s.offset + local) * size, size,
-                                        initial(p.parameters[static_cast<std::size_t>(s.parameter)], element, settings_));
-                });
+        for (const FlatSegment& s : flat->segments) {
+            const Parameter& q = p.parameters[static_cast<std::size_t>(s.parameter)];
+            for_each_element(rank, q, [&](std::int64_t local, std::int64_t element) {
+                if (mine.has(s.offset + local)) arenas_[rank].write(mine.address(s.offset + local), mine.size, initial(q, element, settings_));
+            });
+        }
     }
 }
 
@@ -140,29 +149,29 @@ std::map<std::string, std::vector<double>> Ranks::weights() {
     std::map<std::string, std::vector<double>> out;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
         const Program& p = program(rank);
-        for (std::size_t u = 0; u < p.flats.size(); ++u) {
-            const Flat& flat = p.flats[u];
-            const Buffer* masters = nullptr;
-            for (const Buffer& b : p.buffers) {
-                const std::string& name = p.tables->name(b.name);
-                if (b.persistent && (name == "W." + flat.unit || name == "P." + flat.unit)) masters = &b;  // P comes second
+        for (const Flat& flat : p.flats) {
+            BufferId masters = -1;
+            for (std::size_t b = 0; b < p.buffers.size(); ++b) {
+                const std::string& name = p.tables->name(p.buffers[b].name);
+                if (p.buffers[b].persistent && (name == "W." + flat.unit || name == "P." + flat.unit)) masters = static_cast<BufferId>(b);  // P comes second
             }
-            const int size = static_cast<int>(masters->bytes / flat.length);
-            for (const FlatSegment& s : flat.segments) {
-                const Parameter& q = p.parameters[static_cast<std::size_t>(s.parameter)];
-                gather(rank, q, masters->offset + s.offset * size, size, out[q.name]);
-            }
+            const Home mine = home(rank, masters);
+            for (const FlatSegment& s : flat.segments) gather(rank, s, mine, out[p.parameters[static_cast<std::size_t>(s.parameter)].name]);
         }
     }
+    for (const auto& [name, all] : out)
+        if (std::any_of(all.begin(), all.end(), [](double x) { return std::isnan(x); })) fail(name + " is on no rank as a whole");
     return out;
 }
 
-void Ranks::gather(std::size_t rank, const Parameter& q, std::int64_t at, int size, std::vector<double>& all) {
+void Ranks::gather(std::size_t rank, const FlatSegment& s, const Home& mine, std::vector<double>& all) {
+    const Parameter& q = program(rank).parameters[static_cast<std::size_t>(s.parameter)];
     std::int64_t count = 1;
     for (const std::int64_t n : q.shape) count *= n;
     all.resize(static_cast<std::size_t>(count), std::numeric_limits<double>::quiet_NaN());
     for_each_element(rank, q, [&](std::int64_t local, std::int64_t element) {
-        const auto x = arenas_[rank].read(at + local * size, size);
+        if (!mine.has(s.offset + local)) return;
+        const auto x = arenas_[rank].read(mine.address(s.offset + local), mine.size);
         double& known = all[static_cast<std::size_t>(element)];
         if (!x) fail(q.name + " is not there when the step ends");
         if (!std::isnan(known) && known != *x) fail("the ranks disagree about " + q.name);

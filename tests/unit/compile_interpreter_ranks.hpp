@@ -34,7 +34,16 @@ class Ranks {
     void initialize(std::size_t rank);
     template <class F>
     void for_each_element(std::size_t rank, const Parameter&, F);
-    void gather(std::size_t rank, const Parameter&, std::int64_t at, int size, std::vector<double>& all);
+
+    // A rank's part of a unit's flat buffer: elements first .. first + count of it, from byte `offset` of the arena on.
+    struct Home {
+        std::int64_t offset, first, count;
+        int size;
+        bool has(std::int64_t element) const { return first <= element && element < first + count; }
+        std::int64_t address(std::int64_t element) const { return offset + (element - first) * size; }
+    };
+    Home home(std::size_t rank, BufferId) const;
+    void gather(std::size_t rank, const FlatSegment&, const Home&, std::vector<double>& all);
 
     std::map<std::pair<std::size_t, TypeId>, IndexLists> index_;
 };

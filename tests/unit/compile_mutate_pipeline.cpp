@@ -19,11 +19,17 @@ TEST_CASE("pipelines") {
     Config half = on_grid(small_gpt(3), 1, 1, 3, 1);
     half.pipeline.schedule = Schedule::zero_bubble;
     half.train.precision = Precision::bf16;
+    Config remade = on_grid(small_gpt(4), 1, 2, 2, 1);
+    remade.pipeline.schedule = Schedule::zero_bubble;
+    remade.tensor.sequence_parallel = true;
+    remade.recompute.granularity = Granularity::selective;
+    remade.model.hidden_dropout = 0.1;
     break_and_judge("pipelines",
                     {{"pp 2 dp 2, 1f1b, tied", one_f_one_b},
                      {"pp 2 tp 2, interleaved, dropout", interleaved},
                      {"pp 4 dp 2, zero-bubble", zero_bubble},
                      {"pp 4, gpipe, tied", gpipe},
-                     {"pp 3, zero-bubble, bf16, tied", half}},
+                     {"pp 3, zero-bubble, bf16, tied", half},
+                     {"pp 2 tp 2, zero-bubble, Megatron, selective recompute, dropout", remade}},
                     10);
 }

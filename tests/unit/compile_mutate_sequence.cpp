@@ -19,10 +19,14 @@ TEST_CASE("sequence parallel") {
     Config both = on_grid(small_gpt(), 1, 2, 1, 3);
     both.sequence.method = SequenceMethod::ulysses;
     both.tensor.sequence_parallel = true;
+    Config remade = on_grid(small_llama(), 1, 1, 1, 3);
+    remade.recompute.granularity = Granularity::full;
+    remade.model.hidden_dropout = remade.model.attention_dropout = 0.1;
     break_and_judge("sequence parallel",
                     {{"sp 3 dp 2, Ulysses, documents", ulysses},
                      {"sp 3, ring of blocks, documents, dropout", ring},
-                     {"sp 3 tp 2, Ulysses, Megatron", both}},
+                     {"sp 3 tp 2, Ulysses, Megatron", both},
+                     {"sp 3, ring, full recompute, dropout", remade}},
                     10);
 }
 

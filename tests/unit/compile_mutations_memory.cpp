@@ -130,6 +130,22 @@ bool without_a_place(const Site& s) {
     return true;
 }
 
+// What recompute dropped is read as if it were still there.
+bool dropped_one_read(const Site& s) {
+    const TensorId again = s.out()[0];
+    const std::string name = s.p.tables->name(s.tensor(again).name);
+    for (std::size_t t = 0; t < s.p.tensors.size(); ++t) {
+        const Tensor& x = s.p.tensors[t];
+        if (x.microbatch != s.tensor(again).microbatch || s.p.tables->name(x.name) + "~" != name) continue;
+        rewire(s.p, s.i, again, static_cast<TensorId>(t));
+        return true;
+    }
+    return false;
+}
+
+bool is_clone(const Program&, const Op& op) { return op.clone; }
+bool is_view_op(const Program&, const Op& op) { return op.kind == Kind::split || op.kind == Kind::join; }
+
 }  // namespace
 
 std::vector<MutationKind> memory_mutations() {
@@ -147,6 +163,7 @@ std::vector<MutationKind> memory_mutations() {
         {"result beside its running sum", makes_something, result_elsewhere},
         {"beyond the arena", makes_something, beyond_the_arena},
         {"without a place", makes_something, without_a_place},
+        {"dropped activation read", is_clone, dropped_one_read},
     };
 }
 

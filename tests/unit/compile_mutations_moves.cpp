@@ -50,7 +50,7 @@ bool partial_called_whole(const Site& s) {
 bool whole_called_partial(const Site& s) {
     if (s.op().outputs == 0) return false;
     const TensorType& t = s.p.type(s.out()[0]);
-    const AxisSet free = s.p.grid().real({Axis::tp, Axis::tq, Axis::sp, Axis::shard}) - t.place.cut_axes() - t.place.partial();
+    const AxisSet free = s.p.grid().real({Axis::tp, Axis::tq, Axis::sp, Axis::shard, Axis::replica}) - t.place.cut_axes() - t.place.partial();
     if (free.empty()) return false;
     Placement place = t.place;
     place.partial_sum |= s.random.one_of(free.list());

@@ -101,7 +101,7 @@ TEST_CASE_FIXTURE(ConfigFixture, "every input file loads, on the ranks that its 
         job.ranks = std::stoll(text.substr(at + 10));
         CHECK(load_config(entry.path().string(), {}, job).grid.ranks() == job.ranks);
     }
-    CHECK(count == 13);
+    CHECK(count == 14);
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "the shapes of real models") {

@@ -122,6 +122,31 @@ TEST_CASE_FIXTURE(ConfigFixture, "the pipeline: layers, schedules, chunks") {
     check_has(refusal("grid: {pp: 2}\npipeline: {layers_per_stage: 6}\n"), "pipeline.layers_per_stage: found '6'");
 }
 
+TEST_CASE_FIXTURE(ConfigFixture, "sharding: shares of dp, and what is kept under a limit that was given") {
+    CHECK(load("grid: {dp: 4}\n").sharding.shard_size == 4);
+    CHECK(load("grid: {dp: 4}\nsharding: {zero_stage: 3, shard_size: 2, prefetch: 0}\n").sharding ==
+          ShardingConfig{.zero_stage = 3, .shard_size = 2, .prefetch = 0, .keep_gathered = false});
+    for (const int size : {1, 2, 3, 6})
+        CHECK(refusal(fmt::format("grid: {{dp: 6}}\ntrain: {{global_batch_size: 24}}\nsharding: {{shard_size: {}}}\n", size)).empty());
+    for (const int size : {4, 5, 12})
+        check_has(refusal(fmt::format("grid: {{dp: 6}}\ntrain: {{global_batch_size: 24}}\nsharding: {{shard_size: {}}}\n", size)),
+                  fmt::format("sharding.shard_size: found shard_size {}, which does not divide dp 6", size));
+    check_has(refusal("sharding: {shard_size: 2}\n"), "found shard_size 2, which does not divide dp 1");
+    check_has(refusal("sharding: {shard_size: 0}\n"), "found '0', allowed: an integer 1 to");
+    check_has(refusal("sharding: {zero_stage: 4}\n"), "found '4', allowed: an integer 0 to 3");
+    check_has(refusal("sharding: {prefetch: -1}\n"), "found '-1', allowed: an integer 0 to");
+    CHECK_FALSE(load("sharding: {zero_stage: 3}\n").sharding.keep_gathered);
+    CHECK(load("device: {memory_limit: 1GiB}\n").sharding.keep_gathered);
+    CHECK(load("sharding: {keep_gathered: true}\n").sharding.keep_gathered);
+    CHECK_FALSE(load("sharding: {keep_gathered: false}\ndevice: {memory_limit: 1GiB}\n").sharding.keep_gathered);
+    // A limit derived from the machine is none to fill, also when the resolved input is fed back.
+    job = {.ranks = 2, .ranks_per_node = 2, .cpus = 4, .memory_available = 1 << 30, .planning = false};
+    const Config config = load("sharding: {zero_stage: 3}\ndata: {format: synthetic}\n");
+    CHECK(config.device.memory_limit == 1 << 29);
+    CHECK_FALSE(config.sharding.keep_gathered);
+    CHECK(load(to_yaml(config)) == config);
+}
+
 TEST_CASE_FIXTURE(ConfigFixture, "learning rates and their steps") {
     CHECK(load("train: {steps: 70}\n").optimizer.decay_steps == 70);
     CHECK(load("train: {steps: 70}\noptimizer: {lr_schedule: wsd}\n").optimizer.decay_steps == 7);

@@ -1,10 +1,7 @@
-// A small run record with a different number in every cell, and a directory that goes away with its owner: shared by the record's
-// tests.
+// A small run record with a different number in every cell: shared by the record's tests.
 #pragma once
 #include "record/run_record.hpp"
-
-#include <cstdlib>
-#include <filesystem>
+#include "unit/temporary_directory.hpp"
 
 namespace quadrille {
 
@@ -36,23 +33,5 @@ inline RunRecord sample_record(std::int64_t steps = 3) {
     record.hardware_flops = 2e21;
     return record;
 }
-
-class TemporaryDirectory {
-  public:
-    TemporaryDirectory() {
-        std::string name = (std::filesystem::temp_directory_path() / "quadrille-test-XXXXXX").string();
-        path_ = ::mkdtemp(name.data());
-    }
-    ~TemporaryDirectory() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    TemporaryDirectory(const TemporaryDirectory&) = delete;
-    TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-    const std::filesystem::path& path() const { return path_; }
-
-  private:
-    std::filesystem::path path_;
-};
 
 }  // namespace quadrille

@@ -1,0 +1,21 @@
+// Which moves between ranks carry units' flat tensors, and which of them bring weights to a use. Internal to the compiler's last passes.
+#pragma once
+#include "ir/table.hpp"
+#include "ir/program.hpp"
+
+namespace quadrille {
+
+inline Change change_of(const Program& p, const Op& op) { return change(p.type(p.inputs(op)[0]), p.tables->type(p.attributes(op).types[0]).place); }
+
+inline bool moves_flat(const Program& p, const Op& op) {
+    if (op.kind != Kind::redistribute || op.queue != Queue::collective || op.inputs != 1) return false;
+    return p.type(p.inputs(op)[0]).dims == 1 && (data_axes | AxisSet(Axis::sp)).contains(change_of(p, op).axes);
+}
+
+// A gather of weights in front of a use: into memory of its own.
+inline bool gathers_for_use(const Program& p, const Op& op) {
+    return moves_flat(p, op) && change_of(p, op).pair == Pair::all_gather &&
+           p.tensors[static_cast<std::size_t>(p.inputs(op)[0])].buffer != p.tensors[static_cast<std::size_t>(p.outputs(op)[0])].buffer;
+}
+
+}  // namespace quadrille

@@ -1,0 +1,94 @@
+#include "compile/homes.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace quadrille {
+namespace {
+
+// Parameters whose gradient is Partial over tp. Asked of the chunks, not of a step, so that evaluation, which has no gradients, lays the
+// weights out as training does.
+std::set<int> partial_over_tensor(const Model& model) {
+    std::set<int> out;
+    for (const Chunk& chunk : model.chunks)
+        for (const auto& [t, g] : chunk.weight_gradients)
+            if (!(chunk.program.type(t).place.partial() & tensor_axes).empty()) out.insert(g.parameter);
+    return out;
+}
+
+// Units of this coordinate, and their parameters, in the order in which the model names them.
+std::vector<std::pair<std::string, std::vector<int>>> units_of(const Step& step, const Model& model) {
+    std::set<int> here;
+    for (const auto& [t, index] : step.parameters) here.insert(index);
+    std::vector<std::pair<std::string, std::vector<int>>> out;
+    for (const int index : here) {
+        const std::string& unit = model.parameters[static_cast<std::size_t>(index)].unit;
+        auto it = std::find_if(out.begin(), out.end(), [&](const auto& u) { return u.first == unit; });
+        if (it == out.end()) it = out.insert(out.end(), {unit, {}});
+        it->second.push_back(index);
+    }
+    return out;
+}
+
+}  // namespace
+
+Tier tier_of(OffloadTo to) { return to == OffloadTo::none ? Tier::device : to == OffloadTo::cpu ? Tier::host : Tier::nvme; }
+
+Homes::Homes(Step& step, const Model& model, const Config& config) : p_(step.program), model_(model) {
+    slices = Cuts::along(p_.grid(), zero_axes);
+    const std::int64_t stage = config.sharding.zero_stage;
+    const OffloadConfig& offload = config.offload;
+    optimizer = {stage >= 1 ? slices : Cuts{}, tier_of(offload.optimizer)};
+    gradients = {stage >= 2 ? slices : Cuts{}, tier_of(offload.gradients)};
+    weights = {stage >= 3 ? slices : Cuts{}, tier_of(offload.parameters)};
+    const std::set<int> partial = partial_over_tensor(model);
+    for (auto& [unit, indices] : units_of(step, model)) {
+        // Those Partial over tp come first in their unit, so that they are reduced in one call.
+        std::stable_partition(indices.begin(), indices.end(), [&](int i) { return partial.contains(i); });
+        add_flat(unit, indices);
+    }
+    for (std::size_t u = 0; u < p_.flats.size(); ++u) declare_state(static_cast<int>(u), model, config, !step.weight_gradients.empty());
+}
+
+void Homes::add_flat(const std::string& unit, std::vector<int> indices) {
+    Flat flat;
+    flat.unit = unit;
+    flat.tied = unit == "tied" && p_.grid().extent(Axis::pp) > 1;
+    for (const int index : indices) {
+        const std::int64_t count = p_.tables->count(model_.parameters[static_cast<std::size_t>(index)].type);
+        at_[index] = {static_cast<int>(p_.flats.size()), static_cast<int>(flat.segments.size())};
+        flat.segments.push_back({index, flat.end, count});
+        flat.end += count;
+    }
+    const std::int64_t grain = flat_block * p_.grid().size(zero_axes);
+    flat.length = (flat.end + grain - 1) / grain * grain;
+    p_.flats.push_back(flat);
+}
+
+TensorType Homes::flat_type(int u, DType dtype, Book book, const Kept& kept) const {
+    TensorType t({flat(u).length}, dtype, {}, book);
+    t.place.cuts[0] = kept.cut;
+    t.tier = kept.tier;
+    t.place.varies = p_.grid().real(tensor_axes);
+    t.place.holders = flat(u).tied ? Holders::ends : Holders::own;
+    return t;
+}
+
+void Homes::declare_state(int u, const Model& model, const Config& config, bool training) {
+    const auto state = [&](char letter, const TensorType& t) {
+        const std::string name = fmt::format("{}.{}", letter, flat(u).unit);
+        return p_.declare(name, t, -1, p_.add_buffer(name, -1, t, true));
+    };
+    const TensorType fp32 = flat_type(u, DType::f32, Book::optimizer, optimizer);
+    UnitState unit;
+    unit.weights = state('W', flat_type(u, model.activation, Book::weights, weights));
+    if (model.activation != DType::f32) unit.master = state('P', fp32);
+    if (config.optimizer.type == OptimizerType::adamw) {
+        unit.m = state('M', fp32);
+        unit.v = state('V', fp32);
+    }
+    if (training) unit.gradient = p_.add_buffer("G." + flat(u).unit, -1, flat_type(u, model.weight_gradient, Book::gradients, gradients));
+    units_.push_back(unit);
+}
+
+}  // namespace quadrille

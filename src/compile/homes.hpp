@@ -1,0 +1,58 @@
+// Where the training state lives: each unit's parameters, optimizer state and gradients in flat buffers, cut as the ZeRO stage says.
+// Internal to `place`. Declares the persistent buffers; emits no move.
+//
+// One copy of the state is spread over the ZeRO axes (shard and sp) as equal slices of each flat buffer. Stage 1 cuts the optimizer state,
+// stage 2 the gradients too, stage 3 the weights too (Rajbhandari et al. 2020, section 5); what is not cut is whole on every rank. Offload
+// puts any of them in host memory or on disk.
+#pragma once
+#include "compile/instantiate.hpp"
+
+#include <map>
+
+namespace quadrille {
+
+// A unit's tensors in the program. Masters, m and v exist where precision and optimizer need them.
+struct UnitState {
+    TensorId weights = -1, master = -1, m = -1, v = -1;
+    BufferId gradient = -1;     // where gradients of all microbatches meet; -1 in a step without backward
+    TensorId reduced = -1;      // the sum of the gradients so far, as it lies after its reduction
+};
+
+Tier tier_of(OffloadTo);
+
+class Homes {
+  public:
+    // Adds the flats and the state's buffers to the program of the step.
+    Homes(Step&, const Model&, const Config&);
+
+    int units() const { return static_cast<int>(units_.size()); }
+    UnitState& unit(int u) { return units_[static_cast<std::size_t>(u)]; }
+    const Flat& flat(int u) const { return p_.flats[static_cast<std::size_t>(u)]; }
+    NameId name(int u) const { return p_.tables->intern(flat(u).unit); }
+
+    struct At { int unit = 0, segment = 0; };
+    At at(int parameter) const { return at_.at(parameter); }
+
+    // How a unit's flat buffer of this kind is kept: cut along the ZeRO axes or whole, and in which memory.
+    struct Kept {
+        Cuts cut;
+        Tier tier = Tier::device;
+        bool at_hand() const { return cut.empty() && tier == Tier::device; }  // ops read and write it as it is
+    };
+    Kept weights, gradients, optimizer;
+    // The cut over the ZeRO axes that exist here. Squares are summed by these slices at every stage.
+    Cuts slices;
+
+    TensorType flat_type(int u, DType, Book, const Kept&) const;
+
+  private:
+    void add_flat(const std::string& unit, std::vector<int> indices);
+    void declare_state(int u, const Model&, const Config&, bool training);
+
+    Program& p_;
+    const Model& model_;
+    std::vector<UnitState> units_;
+    std::map<int, At> at_;  // parameter -> unit, segment
+};
+
+}  // namespace quadrille

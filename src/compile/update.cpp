@@ -1,0 +1,216 @@
+#include "compile/update.hpp"
+
+#include "base/error.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace quadrille {
+namespace {
+
+class Update {
+  public:
+    Update(Program& p, Homes& homes, const Model& model, const Config& config) : p_(p), homes_(homes), model_(model), config_(config) { scalar_.book = Book::buffers; }
+
+    void run() {
+        for (int u = 0; u < homes_.units(); ++u) {
+            require(homes_.unit(u).reduced >= 0, "place: unit " + homes_.flat(u).unit + " has no gradient");
+            if (homes_.flat(u).tied) sum_over_ends(u);
+        }
+        norm();
+        for (int u = 0; u < homes_.units(); ++u) update(u);
+    }
+
+  private:
+    void sum_over_ends(int u) {
+        TensorId& g = homes_.unit(u).reduced;
+        Placement both = p_.type(g).place;
+        both.partial_sum = both.partial_sum - p_.grid().real(Axis::pp);
+        both.holders = Holders::ends;
+        g = move_in_place(p_, g, both, {Part::step, homes_.name(u), -1, -1});
+    }
+
+    // The squared norm of the whole gradient. Each unit's squares are summed over the ranks of its coordinate, then every coordinate gets
+    // every unit's sum, and all add them in the model's order: the same additions wherever a unit lives, and at every ZeRO stage, whose slices
+    // these are. All units travel in one call.
+    void norm() {
+        where_ = {Part::step, p_.tables->intern("norm"), -1, -1};
+        std::vector<TensorId> squares;
+        for (int u = 0; u < homes_.units(); ++u) squares.push_back(unit_squares(u));
+        Placement here;  // whole on the coordinate
+        here.partial_sum = p_.grid().real(Axis::pp);
+        squares = all_to(squares, here);
+        if (p_.grid().extent(Axis::pp) > 1) squares = everywhere(squares);
+        TensorId total = squares[0];
+        for (std::size_t u = 1; u < squares.size(); ++u) {
+            if (u + 1 == squares.size()) scalar_.names = {"norm2"};
+            total = sum(total, squares[u]);
+        }
+        p_.norm = total;
+    }
+
+    TensorId sum(TensorId a, TensorId b) {
+        Attributes scalars;
+        scalars.signature = ",->";
+        return p_.add(Kind::add, {a, b}, scalars, where_, scalar_)[0];
+    }
+
+    // Sums slice by slice, once per distinct set of axes that cut parameters, as the types demand. Partial over all that tell ranks apart.
+    TensorId unit_squares(int u) {
+        TensorId slice = homes_.unit(u).reduced;
+        Placement cut = p_.type(slice).place;
+        cut.cuts[0] = homes_.slices;
+        slice = sliced(slice, cut, where_);
+        Placement partial;
+        partial.partial_sum = p_.grid().real(tensor_axes | zero_axes | AxisSet(Axis::pp));
+        std::set<unsigned> kinds;
+        for (const FlatSegment& s : homes_.flat(u).segments)
+            kinds.insert(p_.tables->type(model_.parameters[static_cast<std::size_t>(s.parameter)].type).place.cut_axes().bits);
+        TensorId total = -1;
+        for (const unsigned kind : kinds) {
+            Attributes a;
+            a.unit = u;
+            a.which = AxisSet::of_bits(kind);
+            const TensorId squares = p_.to_tier(p_.add(Kind::sum_squares, {slice}, a, where_, scalar_)[0], Tier::device, where_, scalar_);
+            // What is whole over some axes is kept by the first rank along them.
+            const TensorId q = p_.to(squares, partial, where_, scalar_);
+            total = total < 0 ? q : sum(total, q);
+        }
+        return total;
+    }
+
+    // Several scalars of one placement moved together.
+    std::vector<TensorId> all_to(const std::vector<TensorId>& scalars, const Placement& to) {
+        if (p_.type(scalars[0]).place == to) return scalars;
+        Attributes a;
+        a.types = {p_.tables->intern(p_.type(scalars[0]).placed(to))};
+        return p_.add(Kind::redistribute, scalars, a, where_, scalar_);
+    }
+
+    // The sums of all units of the model, on every pp coordinate: those of other coordinates are zero here.
+    std::vector<TensorId> everywhere(const std::vector<TensorId>& here) {
+        Attributes none;
+        none.types = {p_.tables->intern(p_.type(here[0]))};
+        std::vector<TensorId> all;
+        for (const std::string& unit : unit_names(model_)) {
+            const auto it = std::find_if(p_.flats.begin(), p_.flats.end(), [&](const Flat& f) { return f.unit == unit; });
+            all.push_back(it != p_.flats.end() ? here[static_cast<std::size_t>(it - p_.flats.begin())] : p_.add(Kind::zero, {}, none, where_, scalar_)[0]);
+        }
+        Placement to;
+        to.holders = Holders::all;
+        return all_to(all, to);
+    }
+
+    // This rank's slice of a flat tensor, where it stands; the tensor itself if it is cut so already.
+    TensorId sliced(TensorId x, const Placement& cut, const Where& where) {
+        if (p_.type(x).place == cut) return x;
+        Program::Options o;
+        o.book = p_.type(x).book;
+        o.storage = {slice_place(p_, x, cut)};
+        o.names = {p_.name(x)};
+        return p_.to(x, cut, where, o);
+    }
+
+    // x in this tier, in memory of its own if it is in another.
+    TensorId brought(TensorId x, Tier tier, const Where& where) {
+        Program::Options o;
+        o.book = Book::buffers;
+        o.names = {p_.name(x)};
+        return p_.to_tier(x, tier, where, o);
+    }
+
+    // x goes to where `home` stands, unless it was made there. Returns x there.
+    TensorId put(TensorId x, TensorId home, const Where& where) {
+        Program::Options o;
+        o.book = p_.type(home).book;
+        o.storage = {home};
+        o.names = {p_.name(x)};
+        return p_.to_tier(x, p_.type(home).tier, where, o);
+    }
+
+    TensorId norm_in(Tier tier) {
+        TensorId& norm = norms_[static_cast<std::size_t>(tier)];
+        if (norm < 0) norm = brought(p_.norm, tier, where_);
+        return norm;
+    }
+
+    // Where the optimizer state is, or in host memory if that is on disk.
+    void update(int u) {
+        const UnitState& unit = homes_.unit(u);
+        const Where where{Part::step, homes_.name(u), -1, -1};
+        const Tier tier = homes_.optimizer.tier == Tier::device ? Tier::device : Tier::host;
+        Attributes a;
+        a.unit = u;
+        a.microbatches = static_cast<int>(config_.train.gradient_accumulation_steps);
+        a.clip = config_.train.clip_grad;
+        const TensorId weights = weights_to_update(unit.weights, tier, where);
+        std::vector<TensorId> in = {weights, brought(unit.reduced, tier, where), norm_in(tier)}, state = {weights}, homes = {unit.weights};
+        for (const TensorId t : {unit.master, unit.m, unit.v}) {
+            if (t < 0) continue;
+            in.push_back(brought(t, tier, where));
+            state.push_back(in.back());
+            homes.push_back(t);
+        }
+        Program::Options o;
+        o.storage = state;
+        for (const TensorId t : state) o.names.push_back(p_.name(t) + "'");
+        const auto updated = p_.add(config_.optimizer.type == OptimizerType::adamw ? Kind::adamw : Kind::sgd, in, a, where, o);
+        put_weights(updated[0], unit.weights, where);
+        for (std::size_t k = 1; k < updated.size(); ++k) put(updated[k], homes[k], where);
+    }
+
+    Placement as_optimizer(TensorId weights) const {
+        Placement cut = p_.type(weights).place;
+        cut.cuts[0] = homes_.optimizer.cut;
+        return cut;
+    }
+
+    TensorId weights_to_update(TensorId weights, Tier tier, const Where& where) {
+        const Placement cut = as_optimizer(weights);
+        if (p_.type(weights).tier == Tier::nvme) weights = brought(weights, Tier::host, where);  // whole: a slice of it need not lie on a block
+        return brought(sliced(weights, cut, where), tier, where);
+    }
+
+    // New weights go home; where they are kept whole and were updated in slices, they are gathered, on the device as all is.
+    void put_weights(TensorId updated, TensorId home, const Where& where) {
+        const TensorType kept = p_.type(home);
+        if (p_.type(updated).place == kept.place) { put(updated, home, where); return; }
+        Program::Options o;
+        o.names = {p_.name(updated)};
+        if (kept.tier == Tier::device) {
+            o.book = Book::weights;
+            o.storage = {home};
+            p_.to(put(updated, slice_place(p_, home, as_optimizer(home)), where), kept.place, where, o);
+            return;
+        }
+        o.book = Book::buffers;
+        put(p_.to(brought(updated, Tier::device, where), kept.place, where, o), home, where);
+    }
+
+    Program& p_;
+    Homes& homes_;
+    const Model& model_;
+    const Config& config_;
+    Where where_;                // of the norm
+    std::array<TensorId, tier_count> norms_ = {-1, -1, -1};  // the norm, by tier
+    Program::Options scalar_;
+};
+
+}  // namespace
+
+TensorId slice_place(Program& p, TensorId x, const Placement& cut) {
+    const Tensor t = p.tensors[static_cast<std::size_t>(x)];
+    return p.declare("place", p.type(x).placed(cut), -1, t.buffer, t.offset, cut.cuts[0].axes());
+}
+
+TensorId move_in_place(Program& p, TensorId x, const Placement& to, const Where& where) {
+    Program::Options o;
+    o.book = p.type(x).book;
+    o.storage = {x};
+    o.names = {p.name(x)};
+    return p.to(x, to, where, o);
+}
+
+void update_weights(Program& p, Homes& homes, const Model& model, const Config& config) { Update(p, homes, model, config).run(); }
+
+}  // namespace quadrille

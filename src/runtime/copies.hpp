@@ -1,0 +1,77 @@
+// The copy and disk queues of one rank: moves between tiers of memory, behind the compute queue. Owns one thread, which sleeps while nothing
+// is under way; borrows arena and engine.
+//
+// A queue starts its copies in order; one begins when the moves and copies that it comes after are done. Memory is copied in pieces, so
+// that the queues take turns and the file is kept busy meanwhile.
+#pragma once
+#include "comm/engine.hpp"
+#include "runtime/addresses.hpp"
+#include "runtime/arena.hpp"
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace quadrille {
+
+struct TierMove {
+    Queue queue = Queue::copy_in;
+    ByteRange from, to;  // equally long
+};
+
+// A started copy, numbered in order of start.
+using CopyTicket = std::int64_t;
+
+class Copies {
+  public:
+    Copies(Arena& arena, Engine& engine);
+    // Everything started should be done; what is not is finished first.
+    ~Copies();
+    Copies(const Copies&) = delete;
+    Copies& operator=(const Copies&) = delete;
+
+    // Starts `copy` after these moves and copies. `*times` is written before the copy counts as done. Throws what an earlier copy has thrown.
+    CopyTicket start(const TierMove& copy, std::vector<Ticket> moves, std::vector<CopyTicket> copies, MoveTimes* times);
+    // Returns when done. Throws what any copy has thrown: Error{io_failed} of the file, with its name and the bytes.
+    void wait(CopyTicket ticket);
+
+  private:
+    struct Job {
+        TierMove copy;
+        std::vector<Ticket> moves;
+        std::vector<CopyTicket> copies;
+        MoveTimes* times = nullptr;
+        MoveTimes record;
+        CopyTicket number = 0;
+        std::int64_t copied = 0;                // bytes, of a copy in memory
+        TransferTicket transfer = -1;              // of the file, once it has begun
+        bool begun = false;
+    };
+    using Lane = std::deque<Job>;
+
+    void serve();
+    bool advance(Lane& lane);
+    bool advance_disk(Lane& lane);
+    bool may_begin(Job& job);
+    void begin(Job& job);
+    void copy_piece(Job& job);
+    void finish(Job& job);
+    bool over(CopyTicket ticket) const;  // under the lock
+
+    Arena& arena_;
+    Engine& engine_;
+    std::mutex mutex_;
+    std::condition_variable wake_, finished_;
+    std::deque<Job> arriving_;
+    std::vector<bool> done_;             // by ticket
+    std::exception_ptr failure_;
+    bool stopping_ = false;
+    std::array<Lane, 3> lanes_;          // of the thread alone: copy_in, copy_out, disk
+    std::thread thread_;
+};
+
+}  // namespace quadrille

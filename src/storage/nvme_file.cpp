@@ -1,0 +1,50 @@
+#include "storage/nvme_file.hpp"
+
+#include "base/error.hpp"
+
+namespace quadrille {
+namespace {
+
+constexpr std::int64_t smallest_block = 512;
+
+std::unique_ptr<BlockEngine> make_engine(const NvmeOptions& options, const ScratchFile& file, std::span<std::byte> bounce, Carrier& carrier,
+                                         std::vector<std::string>& notes) {
+    if (carrier == Carrier::io_uring) {
+        std::vector<std::span<std::byte>> memory = options.memory;
+        memory.push_back(bounce);
+        if (auto engine = uring_engine(file.descriptor(), options.queue_depth, bounce.first(nvme_alignment), memory, notes)) return engine;
+        carrier = Carrier::threads;
+    }
+    return thread_engine(file.descriptor(), options.queue_depth);
+}
+
+FileShape shape(const ScratchFile& file, std::int64_t block_bytes) {
+    const bool direct = file.access() == Access::direct;
+    return {file.name(), file.bytes(), block_bytes, file.memory_alignment(), direct ? file_alignment : 1};
+}
+
+}  // namespace
+
+std::int64_t NvmeFile::staging_bytes(std::int64_t block_size, int queue_depth) {
+    require(block_size >= smallest_block && queue_depth >= 1, "storage: blocks of 512 bytes or more, one in flight or more");
+    return queue_depth * nvme_bytes(block_size);
+}
+
+NvmeFile::NvmeFile(const NvmeOptions& options)
+    : file_(options.directory, options.bytes, options.access, notes_),
+      staging_(aligned_memory(staging_bytes(options.block_size, options.queue_depth))),
+      bounce_(staging_.get(), static_cast<std::size_t>(staging_bytes(options.block_size, options.queue_depth))), carrier_(options.carrier),
+      engine_(make_engine(options, file_, bounce_, carrier_, notes_)),
+      transfers_(*engine_, shape(file_, nvme_bytes(options.block_size)), bounce_) {}
+
+TransferTicket NvmeFile::read(std::int64_t offset, std::byte* memory, std::int64_t bytes) {
+    require(offset % nvme_alignment == 0, "storage: a region of the nvme tier begins at a multiple of nvme_alignment");
+    return transfers_.submit(Direction::read, offset, memory, bytes);
+}
+
+TransferTicket NvmeFile::write(std::int64_t offset, const std::byte* memory, std::int64_t bytes) {
+    require(offset % nvme_alignment == 0, "storage: a region of the nvme tier begins at a multiple of nvme_alignment");
+    return transfers_.submit(Direction::write, offset, const_cast<std::byte*>(memory), bytes);  // a write reads its memory
+}
+
+}  // namespace quadrille

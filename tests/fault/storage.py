@@ -1,0 +1,51 @@
+"""The nvme tier as `quadrille bench storage` meets it: bad paths, bad numbers, and systems that refuse io_uring."""
+import json
+import pathlib
+import sys
+
+from trainer import show
+
+WITHOUT_URING = pathlib.Path(__file__).parents[1] / "without_uring.py"
+SMALL = ["--size", "2MiB", "offload.queue_depth=4", "offload.block_size=64KiB"]
+DONE, REFUSED, IO_FAILED, SKIPPED = 0, 2, 5, 77
+
+
+def check_paths(trainer):
+    """70: a path that is missing or a file, and numbers out of range: one message with the key and what is wrong."""
+    (trainer.folder / "file").write_text("a user's")
+    complaints = []
+    for override, exit_code, words in (("offload.nvme_path=missing", IO_FAILED, ["missing", "2097152 bytes", "No such file or directory"]),
+                                       ("offload.nvme_path=file", IO_FAILED, ["file", "2097152 bytes", "Not a directory"]),
+                                       ("offload.block_size=511", REFUSED, ["offload.block_size", "511", "512"]),
+                                       ("offload.queue_depth=0", REFUSED, ["offload.queue_depth", "0"]),
+                                       ("offload.quene_depth=1", REFUSED, ["offload.quene_depth"])):
+        result = trainer.run(["bench", "storage", *SMALL, override], seconds=30)
+        if result.exit_code != exit_code or any(word not in result.stderr for word in words) or len(result.stderr.splitlines()) > 1:
+            complaints.append(f"{override}: exit {exit_code} and one line that says {words} were due\n{show(result)}")
+    if (trainer.folder / "file").read_text() != "a user's":
+        complaints.append("the user's file was touched")
+    return complaints
+
+
+def check_rows(trainer):
+    """70, 71: every variant in a directory of the user's, which is left as it was; with io_uring refused only threads, and why, once."""
+    complaints = []
+    place = trainer.folder / "place"
+    place.mkdir()
+    for error, text in ((None, ""), ("EPERM", "Operation not permitted"), ("ENOMEM", "Cannot allocate memory")):
+        trainer.prefix = [sys.executable, WITHOUT_URING, error] if error else []
+        path = trainer.folder / "rows.json"
+        result = trainer.run(["bench", "storage", "--json", path, *SMALL, f"offload.nvme_path={place}"], seconds=60)
+        if result.exit_code == SKIPPED:
+            break
+        rows = {(row["name"], row["algorithm"]): row for row in json.loads(path.read_text())} if result.exit_code == DONE else {}
+        for name in ("nvme_write", "nvme_read"):
+            row = rows.get((name, "threads-buffered"), {})
+            if row.get("bytes") != 2 << 20 or row.get("ranks") != 1 or row.get("unit") != "GB/s" or not row.get("rate", 0) > 0:
+                complaints.append(f"{error}: the row {name} of threads-buffered is {row}\n{show(result)}")
+        refused = [line for line in result.stderr.splitlines() if "io_uring is refused" in line]
+        if error and (len(refused) != 1 or text not in refused[0] or any("uring" in algorithm for _, algorithm in rows)):
+            complaints.append(f"{error}: one line that says '{text}', and rows of threads alone, were due\n{show(result)}")
+        if list(place.iterdir()):
+            complaints.append(f"{error}: left behind: {list(place.iterdir())}")
+    return complaints

@@ -1,0 +1,80 @@
+// Strategies by name, the words they are made of, and what holds for each. Run by the interpreter, in float64.
+#pragma once
+#include "compile_fixture.hpp"
+
+#include <doctest.h>
+
+#include <cmath>
+
+namespace quadrille::test {
+
+struct Strategy {
+    std::string name;
+    Config config;
+};
+
+template <class F>
+Config with(Config c, F change) {
+    change(c);
+    return c;
+}
+inline void megatron(Config& c) { c.tensor.sequence_parallel = true; }
+inline void ulysses(Config& c) { c.sequence.method = SequenceMethod::ulysses; }
+inline void contiguous(Config& c) { c.sequence.layout = SequenceLayout::contiguous; }
+inline void dropped(Config& c) { c.model.hidden_dropout = 0.2, c.model.attention_dropout = 0.1; }
+inline void documents(Config& c) { c.data.mask_across_documents = true; }
+inline void in_bf16(Config& c) { c.train.precision = Precision::bf16, c.train.gradient_dtype = Precision::bf16; }
+inline void selective(Config& c) { c.recompute.granularity = Granularity::selective; }
+inline void full(Config& c) { c.recompute.granularity = Granularity::full; }
+inline auto scheduled(Schedule s, int virtual_stages = 1) {
+    return [=](Config& c) { c.pipeline.schedule = s, c.pipeline.virtual_stages = virtual_stages; };
+}
+
+// Every strategy gives the numbers of the program for one rank, and the verifier accepts it.
+inline void check_numbers(const std::vector<Strategy>& strategies) {
+    double worst = 0;
+    for (const Strategy& s : strategies) {
+        CAPTURE(s.name);
+        const Subject subject(s.config);
+        const auto& programs = subject.compiled.programs;
+        const Faults faults = verify(programs, subject.one);
+        if (!faults.empty()) FAIL_CHECK(text(programs, faults[0]));
+        try {
+            Settings reference = subject.settings;
+            const Numbers want = interpret({subject.one}, reference), got = interpret(programs, subject.settings);
+            CHECK(got.loss.size() == 2);
+            CHECK(got.norm2.size() == 2);
+            CHECK(got.tokens[0] > 0);
+            CHECK(difference(got, want) < 1e-10);
+            worst = std::max(worst, difference(got, want));
+        } catch (const std::runtime_error& e) {
+            FAIL_CHECK(std::string(e.what()));
+        }
+    }
+    MESSAGE("largest relative difference from one rank: " << worst);
+}
+
+// Evaluation gives the loss of training's first step, and changes nothing.
+inline void check_evaluation(const std::vector<Strategy>& strategies) {
+    for (const Strategy& s : strategies) {
+        if (s.config.model.hidden_dropout > 0) continue;
+        CAPTURE(s.name);
+        const Subject subject(s.config);
+        const Compiled evaluation = compile(s.config, Purpose::evaluation, some_workspace);
+        const Faults faults = verify(evaluation.programs, compile(serial(s.config), Purpose::evaluation, {}).programs[0]);
+        if (!faults.empty()) FAIL_CHECK(text(evaluation.programs, faults[0]));
+        Settings once = subject.settings;
+        once.steps = 1;
+        try {
+            const Numbers train = interpret(subject.compiled.programs, once), now = interpret(evaluation.programs, once);
+            CHECK(now.loss == train.loss);
+            CHECK(now.norm2.empty());
+            once.steps = 0;
+            CHECK(now.weights == interpret(evaluation.programs, once).weights);
+        } catch (const std::runtime_error& e) {
+            FAIL_CHECK(std::string(e.what()));
+        }
+    }
+}
+
+}  // namespace quadrille::test

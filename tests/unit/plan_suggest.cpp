@@ -1,0 +1,103 @@
+// Advice: what is offered where a step does not fit, in which order, and what the plan says of the homes of the training state.
+#include "base/error.hpp"
+#include "config/load.hpp"
+#include "plan/plan.hpp"
+
+#include <doctest.h>
+
+#include <algorithm>
+
+using namespace quadrille;
+
+namespace {
+
+// GPT-2 124M on so many ranks, with the overrides given and more.
+struct Job124m {
+    std::vector<std::string> given;
+    int ranks = 4;
+
+    Config load(std::vector<std::string> more = {}) const {
+        Job job;
+        job.ranks = ranks;
+        const auto key = [](const std::string& s) { return s.substr(0, s.find('=')); };
+        std::vector<std::string> kept = given;
+        kept.push_back("train.global_batch_size=auto");
+        for (const std::string& m : more) std::erase_if(kept, [&](const std::string& g) { return key(g) == key(m); });
+        more.insert(more.end(), kept.begin(), kept.end());
+        return load_config(std::string(QUADRILLE_SOURCE) + "/inputs/gpt2-124m.yaml", more, job);
+    }
+    std::int64_t peak(const std::vector<std::string>& more = {}) const {
+        std::int64_t most = 0;
+        for (const Program& p : compile(load(more), Purpose::training, {}).programs) most = std::max(most, p.peaks[0].arena);
+        return most;
+    }
+    Plan plan(std::int64_t limit) const {
+        Config c = load();
+        c.device.memory_limit = limit;
+        return make_plan(c, {}, [this](const std::vector<std::string>& more) { return load(more); });
+    }
+};
+
+const Suggestion* find(const Plan& p, const std::string& change) {
+    const auto it = std::find_if(p.suggestions.begin(), p.suggestions.end(), [&](const Suggestion& s) { return s.change == change; });
+    return it == p.suggestions.end() ? nullptr : &*it;
+}
+
+bool other_numbers(const Suggestion& s) {
+    return s.change.find("precision") != std::string::npos || s.change.find("gradient_dtype") != std::string::npos;
+}
+
+void check_order(const Plan& p, std::int64_t limit) {
+    for (std::size_t i = 0; i < p.suggestions.size(); ++i) {
+        const Suggestion& s = p.suggestions[i];
+        CAPTURE(s.change);
+        CHECK(s.peak_bytes <= limit);
+        CHECK(s.peak_bytes > 0);
+        CHECK(s.cost > 0);
+        if (i > 0) CHECK((other_numbers(s) != other_numbers(p.suggestions[i - 1]) ? other_numbers(s) : s.cost >= p.suggestions[i - 1].cost));
+        CHECK(text(p).find(s.change + "  # device peak ") != std::string::npos);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("finer shards are offered where they fit, the cheapest first") {
+    const Job124m input{{"train.micro_batch_size=1", "train.gradient_accumulation_steps=4", "model.seq_length=64"}};
+    const std::int64_t limit = input.peak({"sharding.zero_stage=1"});
+    CHECK(limit < input.peak());
+    const Plan p = input.plan(limit);
+    CHECK(!p.fits);
+    check_order(p, limit);
+    REQUIRE(find(p, "sharding.zero_stage=1"));
+    CHECK(find(p, "sharding.zero_stage=1")->cost == doctest::Approx(1).epsilon(1e-3));  // the same bytes, as scatter and gather
+    if (const Suggestion* more = find(p, "sharding.zero_stage=3")) CHECK(more->cost > find(p, "sharding.zero_stage=1")->cost);
+    CHECK(p.suggestions.size() >= 3);
+    CHECK(json(p).find("\"cost\": ") != std::string::npos);
+}
+
+TEST_CASE("combinations where no change fits by itself, and nothing in them that does not help") {
+    const Job124m input{{"train.micro_batch_size=2", "train.gradient_accumulation_steps=2", "device.host_memory_limit=1KiB"}};
+    const std::int64_t limit = input.peak({"sharding.zero_stage=3", "recompute.granularity=full", "train.micro_batch_size=1",
+                                           "train.gradient_accumulation_steps=4"});
+    const Plan p = input.plan(limit);
+    check_order(p, limit);
+    CHECK(!p.suggestions.empty());
+    bool sharded = false;
+    for (const Suggestion& s : p.suggestions) sharded = sharded || s.change.find("sharding.zero_stage=3") != std::string::npos;
+    CHECK(sharded);
+    const Plan alone = Job124m{{"train.micro_batch_size=2", "train.gradient_accumulation_steps=2", "device.host_memory_limit=1KiB"}, 1}.plan(limit);  // nobody to share with
+    for (const Suggestion& s : alone.suggestions) CHECK(s.change.find("zero_stage") == std::string::npos);
+}
+
+TEST_CASE("the plan says where the training state lives") {
+    const auto homes = [](std::vector<std::string> given, int ranks) {
+        const Plan p = Job124m{std::move(given), ranks}.plan(0);
+        CHECK(text(p).find("\nhomes       " + p.homes + "\n") != std::string::npos);
+        return p.homes;
+    };
+    CHECK(homes({}, 1) == "weights whole, gradients whole, optimizer state whole, on 1 rank (dp 1 x sp 1)");
+    CHECK(homes({"sharding.zero_stage=1"}, 4) == "weights whole, gradients whole, optimizer state 1/4, on 4 ranks (dp 4 x sp 1)");
+    CHECK(homes({"sharding.zero_stage=2", "grid.sp=2"}, 4) == "weights whole, gradients 1/4, optimizer state 1/4, on 4 ranks (dp 2 x sp 2)");
+    CHECK(homes({"sharding.zero_stage=3", "sharding.shard_size=2"}, 8) ==
+          "weights 1/2, gradients 1/2, optimizer state 1/2, on 2 ranks (dp 2 x sp 1); 4 copies over dp");
+}
