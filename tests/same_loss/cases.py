@@ -264,6 +264,8 @@ GROUPS = {
           for case in bits(model, split, "offload.optimizer=cpu", "offload.optimizer=nvme", "offload.parameters=cpu", "offload.parameters=nvme",
                            "offload.gradients=cpu", "offload.activations=cpu", "offload.activations=nvme",
                            "offload.optimizer=nvme offload.parameters=nvme offload.gradients=cpu offload.activations=nvme")),
+    ],
+    "offload-ways": [
         *bits("gpt", "dp2 zero3 full", *(f"offload.optimizer=nvme offload.parameters=nvme offload.activations=nvme {rest}" for rest in (
             "offload.block_size=512 offload.queue_depth=1", "offload.block_size=4KiB offload.queue_depth=64", "comm.overlap=false", "prefetch0",
             "prefetch3", "comm.max_count=1000", "offload.gradients=cpu"))),
