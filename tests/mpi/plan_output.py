@@ -23,7 +23,8 @@ SHAPE = {
     "flops": {"model": (int, float), "hardware": (int, float)},
     "pipeline": {"schedule": str, "microbatches": int, "bubble_fraction": (int, float)},
     "fits": bool,
-    "suggestions": [{"change": str, "peak_bytes": int}],
+    "recompute": {"granularity": str, "bytes_saved": int, "flops_added": (int, float)},
+    "suggestions": [{"change": str, "peak_bytes": int, "cost": (int, float)}],
 }
 
 
