@@ -30,9 +30,10 @@ Session::Session(World& w, const Arguments& arguments) : world(w) {
     check_memory(arguments);
     const std::string replaced = on_first_rank(world, [&] { return check_output(config.output.directory, config.output.overwrite, to_yaml(config)); });
     if (!replaced.empty()) warnings.push_back(replaced);
-    on_first_rank(world, [&] { output_lock_ = create_output(config.output.directory); return std::string(); });
     describe(arguments);
     take_memory();
+    // Last, so that a run that cannot begin leaves what an earlier one has left.
+    on_first_rank(world, [&] { output_lock_ = create_output(config.output.directory); return std::string(); });
 }
 
 void Session::read_input(const Arguments& arguments) {
