@@ -1,3 +1,3 @@
-// Linked into the tests of sanitizer builds: Open MPI unloads its components at exit, and a leak in an unloaded module has no
+// Linked into the executables of AddressSanitizer's build: Open MPI unloads its components at exit, and a leak in an unloaded module has no
 // name that tests/lsan.supp could give.
 extern "C" int dlclose(void*) { return 0; }

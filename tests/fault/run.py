@@ -133,7 +133,8 @@ def check_killed_in_first_interval(trainer):
 PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("usage", check_usage)],
             "limits": limits.CHECKS,
             "kill": [("a killed rank", check_killed_rank), ("killed in the first interval", check_killed_in_first_interval)],
-            "storage": [("70 storage paths", storage.check_paths), ("70 71 storage rows", storage.check_rows)]}
+            "storage": [("70 storage paths", storage.check_paths), ("70 71 storage rows", storage.check_rows),
+                        ("70 71 storage runs", functools.partial(storage.check_runs, source=INPUT))]}
 GROUPS = {group: [(case.name, functools.partial(check_case, case)) for case in cases] for group, cases in CASES.items()} | PROGRAMS
 
 

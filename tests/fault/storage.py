@@ -3,7 +3,7 @@ import json
 import pathlib
 import sys
 
-from trainer import show
+from trainer import numpy, read_record, show
 
 WITHOUT_URING = pathlib.Path(__file__).parents[1] / "without_uring.py"
 SMALL = ["--size", "2MiB", "offload.queue_depth=4", "offload.block_size=64KiB"]
@@ -48,4 +48,33 @@ def check_rows(trainer):
             complaints.append(f"{error}: one line that says '{text}', and rows of threads alone, were due\n{show(result)}")
         if list(place.iterdir()):
             complaints.append(f"{error}: left behind: {list(place.iterdir())}")
+    return complaints
+
+
+def check_runs(trainer, source):
+    """70, 71: whole runs from disk. A bad directory ends the run and leaves the earlier record; without io_uring the losses are the same."""
+    complaints = []
+    away = ["offload.optimizer=nvme", "offload.parameters=nvme", "offload.activations=nvme", "output.overwrite=true"]
+    (trainer.folder / "file").write_text("a user's")
+    (trainer.folder / "place").mkdir()
+    here = f"offload.nvme_path={trainer.folder / 'place'}"
+    first = trainer.train(source, 2, [*away, here])
+    if first.exit_code != DONE:
+        return [show(first)]
+    losses = read_record(first.output)["steps/loss"]
+    for place, words in (("missing", "No such file or directory"), ("file", "Not a directory")):
+        result = trainer.train(source, 2, [*away, f"offload.nvme_path={trainer.folder / place}"])
+        if result.exit_code != IO_FAILED or place not in result.stderr or words not in result.stderr:
+            complaints.append(f"{place}: exit {IO_FAILED} and '{words}' were due\n{show(result)}")
+        if not numpy.array_equal(read_record(result.output)["steps/loss"], losses):
+            complaints.append(f"{place}: the earlier run's record is gone")
+    trainer.prefix = [sys.executable, WITHOUT_URING, "EPERM"]
+    result = trainer.train(source, 2, [*away, here])
+    if result.exit_code == SKIPPED:
+        return complaints
+    said = (result.stdout + result.stderr).count("io_uring is refused")
+    if result.exit_code != DONE or said > 1 or not numpy.array_equal(read_record(result.output)["steps/loss"], losses):
+        complaints.append(f"without io_uring: the same losses and at most one line were due\n{show(result)}")
+    if list((trainer.folder / "place").iterdir()):
+        complaints.append(f"left behind: {list((trainer.folder / 'place').iterdir())}")
     return complaints

@@ -40,12 +40,13 @@ void check_same(const Trained& grid, const Trained& one, double tolerance) {
 
 struct Grids { int dp, tp, pp, sp; };
 std::vector<Grids> grids(int ranks) {
+    constexpr int longest = QUADRILLE_SANITIZED ? 2 : 8;  // of an axis
     std::vector<Grids> out;
     for (const int dp : {1, 2, 4, 8})
         for (const int tp : {1, 2, 4})
             for (const int pp : {1, 2, 4})
                 for (const int sp : {1, 2, 4})
-                    if (dp * tp * pp * sp == ranks) out.push_back({dp, tp, pp, sp});
+                    if (dp * tp * pp * sp == ranks && std::max({dp, tp, pp, sp}) <= longest) out.push_back({dp, tp, pp, sp});
     return out;
 }
 

@@ -23,7 +23,7 @@ TEST_CASE("an exit code and a sentence for every kind of failure") {
     ends(std::logic_error("a mistake"), Exit::rank_failed, "a mistake");
 }
 
-#ifndef __SANITIZE_ADDRESS__  // its allocator ends the process by itself
+#if !QUADRILLE_SANITIZED  // a sanitizer's allocator ends the process by itself
 TEST_CASE("refused memory says how much was asked") {
     volatile std::size_t bytes = std::size_t{1} << 62;
     const auto asked = [&](auto allocate) {

@@ -23,7 +23,7 @@ const std::vector<Share>& shares();
 std::vector<MutationKind> all_mutations();
 
 // Prints the table kinds x made, caught, harmless, missed, and fails the test for every miss, every refusal without a line, and where the share
-// is not kept. `per_kind` mutants of each kind for each subject, as far as it has places for them.
-void break_and_judge(const char* share, const std::vector<NamedSubject>& subjects, std::size_t per_kind);
+// is not kept. Ten mutants of each kind for each subject, as far as it has places for them; in a sanitizer's build two.
+void break_and_judge(const char* share, const std::vector<NamedSubject>& subjects);
 
 }  // namespace quadrille::test

@@ -26,8 +26,7 @@ TEST_CASE("sequence parallel") {
                     {{"sp 3 dp 2, Ulysses, documents", ulysses},
                      {"sp 3, ring of blocks, documents, dropout", ring},
                      {"sp 3 tp 2, Ulysses, Megatron", both},
-                     {"sp 3, ring, full recompute, dropout", remade}},
-                    10);
+                     {"sp 3, ring, full recompute, dropout", remade}});
 }
 
 TEST_CASE("all executables together break programs in at least 20 kinds, each somewhere, and over a thousand times") {

@@ -24,6 +24,5 @@ TEST_CASE("tensor and data parallel") {
                      {"tp 2 sp 2, Megatron, ring, dropout", megatron},
                      {"tp 2 x 3, Megatron, grouped heads", replicated},
                      {"tp 2 x 2, grouped heads", grouped},
-                     {"tp 2 dp 2, bf16, no overlap", half}},
-                    10);
+                     {"tp 2 dp 2, bf16, no overlap", half}});
 }

@@ -1,5 +1,4 @@
 // Mutants of programs whose training state is cut.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "compile_mutate.hpp"
 
 #include <doctest.h>
@@ -34,6 +33,5 @@ TEST_CASE("training state cut over dp and sp") {
                      {"stage 2, dp 4 as 2 x 2", copies},
                      {"stage 3, pp 2 dp 2, interleaved, tied", interleaved},
                      {"stage 3, tp 2 sp 3, full recompute, dropout", remade},
-                     {"stage 3, pp 2 dp 2, zero-bubble, kept, tied", kept}},
-                    10);
+                     {"stage 3, pp 2 dp 2, zero-bubble, kept, tied", kept}});
 }

@@ -1,5 +1,4 @@
 // Cut training state against the textbook: bytes of state per parameter, and elements on the wire per rank and step.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "compile_fixture.hpp"
 #include "config/load.hpp"
 #include "ir/print.hpp"

@@ -1,5 +1,4 @@
 // However the training state is cut, a step gives the numbers of the program for one rank, in float64, to 1e-10.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include "compile_strategies.hpp"
 
 using namespace quadrille;

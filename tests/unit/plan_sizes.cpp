@@ -61,7 +61,7 @@ TEST_CASE("compiling takes memory with the micro-batches, not with their square"
     const auto start = used();
     const Program p = compile(c, Purpose::training, {}).programs[0];
     MESSAGE(p.ops.size() << " ops, " << used().seconds - start.seconds << " s of one core, process peak " << used().gib << " GiB");
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !QUADRILLE_SANITIZED
     CHECK(used().gib < 0.75);
 #endif
 }
@@ -112,7 +112,7 @@ TEST_CASE("Llama-3 405B on 16,384 ranks: compiled and verified in seconds") {
     const double per_token =
         3 * (126 * (2.0 * 16384 * (2 * 16384 + 2 * 1024) + 6.0 * 16384 * 53248 + 4.0 * 131072 * 16384) + 2.0 * 16384 * 128256);
     CHECK(p.model_flops == doctest::Approx(per_token * 512 * 131072).epsilon(0.01));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !QUADRILLE_SANITIZED
     CHECK(seconds < 60);
     CHECK(gib < 2);
 #endif

@@ -1,5 +1,4 @@
 // The file of the nvme tier, on the disk that holds temporary files and on a tmpfs: with both carriers, directly and through the page cache.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest.h>
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // Systems that refuse something: direct access, io_uring, locked memory. The file works all the same and says what is missing and why.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest.h>
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // Where the file comes from: bad directories, two runs in one, a killed run, a full disk.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest.h>
 
 #include <fcntl.h>

@@ -1,6 +1,5 @@
 // Transfers over an engine that is a toy: how requests are cut, in which order and how many at once they start, and what becomes of short
 // transfers, interruptions and errors.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest.h>
 
 #include <algorithm>
