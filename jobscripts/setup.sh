@@ -62,8 +62,10 @@ find_compiler() {
 
 mpi_apt="libopenmpi-dev openmpi-bin" hdf5_apt=libhdf5-openmpi-dev
 if [[ $machine == debian-mpich ]]; then mpi_apt="libmpich-dev mpich" hdf5_apt=libhdf5-mpich-dev; fi
+compiler="C++20 compiler (g++ 12 or newer):g++ g++-12:gcc@12:gcc/12"
+if [[ ${CXX:-} == clang++ ]]; then compiler="clang 14 or newer:clang:llvm:llvm"; fi
 needs=(
-    "find_compiler:C++20 compiler (g++ 12 or newer):g++ g++-12:gcc@12:gcc/12"
+    "find_compiler:$compiler"
     "command -v ${CC:-cc}:C compiler (CMake finds MPI and HDF5 with it):gcc:gcc@12:gcc/12"
     "command -v cmake:CMake 3.20 or newer:cmake:cmake:cmake"
     "command -v ninja:Ninja:ninja-build:ninja:ninja"
@@ -81,9 +83,8 @@ if [[ $tests == ON ]]; then
         "has_python:Python 3 with h5py and numpy:python3 python3-h5py python3-numpy:py-h5py py-numpy:python h5py"
     )
 fi
-# Clang alone is used for the ThreadSanitizer build (tests/run.sh --sanitize thread).
-if [[ ${CXX:-} == clang++ ]]; then
-    needs+=("command -v clang++:Clang:clang:llvm:llvm" "has_clang_tsan:Clang's sanitizers and OpenMP:libclang-rt-dev libomp-dev:llvm:llvm")
+if [[ ${CXX:-} == clang++ ]]; then  # asked for by tests/run.sh --sanitize thread, or by the user
+    needs+=("has_clang_tsan:clang's sanitizers and OpenMP:libclang-rt-dev libomp-dev:llvm:llvm")
 fi
 
 # Looks where the compiler does, and where CMake will.
