@@ -49,6 +49,7 @@ CASES = {
         refused("30 odd head with rotary", 1, "model.hidden_size=60 model.position_embedding=rope", 15),
         refused("31 sequence by sp", 4, "model.seq_length=30 grid.sp=4", 30, 4),
         refused("31 sequence by zigzag", 4, "model.seq_length=36 grid.sp=4", 36, 8),
+        refused("7 shards that do not divide dp", 4, "grid.dp=4 sharding.zero_stage=2 sharding.shard_size=3", 3, 4, "shard_size"),
         refused("33 heads by ulysses", 4, "model.num_attention_heads=6 model.hidden_size=96 grid.sp=4 sequence.method=ulysses",
                 6, 4, "ring"),
     ],
@@ -79,6 +80,7 @@ CASES = {
     ],
     "memory": [
         Case("67 over budget", 2, "device.memory_limit=1MiB", NO_MEMORY, (r"MiB|bytes",)),
+        Case("67 over budget at stage 3", 2, "grid.dp=2 sharding.zero_stage=3 device.memory_limit=1MiB", NO_MEMORY, (r"MiB|bytes",)),
     ],
     "diverge": [
         Case("17 stop", 8, "grid.tp=2 grid.pp=2 train.precision=bf16 train.clip_grad=0 optimizer.lr=1e30 train.steps=20",

@@ -111,6 +111,28 @@ TEST_CASE("overlap, buckets, poisoned memory and threads change no bit") {
     }
 }
 
+TEST_CASE("training state whole or cut, fetched ahead, at the use or kept: the same weights, to the bit, also in poisoned memory") {
+    for (const Axes& g : some_grids(world().size())) {
+        if (g.dp * g.sp == 1) continue;
+        Config c = on_grid(tiny(g.pp > 1), g.dp, g.tp, g.pp, g.sp);
+        c.comm.bucket_size = 20000;
+        const auto trained = [&](int stage) {
+            c.sharding.zero_stage = stage;
+            const Trained t = Trainer(world(), c, 1, true).train(2);
+            CHECK(t.replicas_equal);
+            for (const auto& step : t.steps) CHECK(step.memory[0].books == t.predicted.books);
+            return t;
+        };
+        check_bits(trained(1), trained(0));
+        const Trained two = trained(2);
+        check_bits(trained(3), two);
+        c.sharding.prefetch = 0;
+        check_bits(trained(3), two);
+        c.sharding.keep_gathered = true;
+        check_bits(trained(3), two);
+    }
+}
+
 TEST_CASE("every schedule gives the same bits") {
     if (world().size() < 2) return;
     for (const bool llama : {false, true}) {

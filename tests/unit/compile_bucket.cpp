@@ -1,6 +1,7 @@
 // Buckets, overlap and fusion: what they join, and that each key changes the program.
 #include "compile_fixture.hpp"
 #include "ir/print.hpp"
+#include "ir/table.hpp"
 
 #include <doctest.h>
 
@@ -47,6 +48,31 @@ TEST_CASE("bucket_size joins units until they hold that many bytes") {
         texts.insert(text(program_of(c)));
     }
     CHECK(texts.size() == 3);
+}
+
+TEST_CASE("scatters of gradients and gathers of new weights travel in buckets, gathers for a use each by itself") {
+    const auto tensors = [](const Program& p, Pair pair) {  // per move of units' buffers
+        std::multiset<int> out;
+        for (const Op& op : p.ops)
+            if (op.kind == Kind::redistribute && op.queue == Queue::collective && p.type(p.inputs(op)[0]).dims == 1 &&
+                change(p.type(p.inputs(op)[0]), p.tables->type(p.attributes(op).types[0]).place).pair == pair)
+                out.insert(op.inputs);
+        return out;
+    };
+    Config c = on_grid(small_gpt(4), 2, 1, 1, 1);  // 7 units, 4 microbatches
+    for (const int stage : {1, 2, 3}) {
+        c.sharding.zero_stage = stage;
+        const int times = stage == 1 ? 1 : 4;
+        c.comm.bucket_size = 1;
+        const auto alone = tensors(program_of(c), Pair::reduce_scatter);
+        CHECK(alone.size() == static_cast<std::size_t>(7 * times));
+        CHECK(alone.count(1) == alone.size());
+        c.comm.bucket_size = 1 << 30;
+        const Program p = program_of(c);
+        CHECK(tensors(p, Pair::reduce_scatter) == std::multiset<int>{7 * times});
+        if (stage < 3) CHECK(tensors(p, Pair::all_gather) == std::multiset<int>{7});
+        else CHECK(tensors(p, Pair::all_gather).count(1) == tensors(p, Pair::all_gather).size());
+    }
 }
 
 TEST_CASE("a bucket leaves as soon as it is full, in the backward") {

@@ -14,7 +14,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// out[letters] (+)= product of the operands, summed over the letters that are not in it.
+// out[letters] (+)= product of the one or two operands, summed over the letters that are not in it. Written for speed, since every
+// mutant is judged by it: the last letter is a plain loop, the others count.
 void einsum(const std::vector<std::string>& letters, const std::vector<const Piece*>& in, const std::string& out_letters,
             Piece& out) {
     std::string all = out_letters;
@@ -27,29 +28,32 @@ void einsum(const std::vector<std::string>& letters, const std::vector<const Pie
         for (std::size_t d = at + 1; s && d < mine.size(); ++d) s *= p.shape[d];
         return s;
     };
-    std::vector<std::int64_t> size(all.size(), 1), at(all.size(), 0), to(all.size());
-    std::vector<std::vector<std::int64_t>> from(in.size(), std::vector<std::int64_t>(all.size()));
-    for (std::size_t l = 0; l < all.size(); ++l) {
-        to[l] = stride_of(out_letters, out, all[l]);
+    struct Letter { std::int64_t size, a, b, out, count; };
+    std::vector<Letter> outer;
+    for (const char l : all) {
+        outer.push_back({1, 0, 0, stride_of(out_letters, out, l), 0});
         for (std::size_t i = 0; i < in.size(); ++i) {
-            from[i][l] = stride_of(letters[i], *in[i], all[l]);
-            if (const std::size_t d = letters[i].find(all[l]); d != std::string::npos) size[l] = in[i]->shape[d];
+            (i == 0 ? outer.back().a : outer.back().b) = stride_of(letters[i], *in[i], l);
+            if (const std::size_t d = letters[i].find(l); d != std::string::npos) outer.back().size = in[i]->shape[d];
         }
     }
-    std::vector<std::int64_t> place(in.size(), 0);
-    std::int64_t target = 0;
+    Letter inner{1, 0, 0, 0, 0};
+    if (!outer.empty()) {
+        inner = outer.back();
+        outer.pop_back();
+    }
+    const double one = 1, *a = in[0]->x.data(), *b = in.size() > 1 ? in[1]->x.data() : &one;
+    double* c = out.x.data();
     for (;;) {
-        double product = 1;
-        for (std::size_t i = 0; i < in.size(); ++i) product *= in[i]->x[static_cast<std::size_t>(place[i])];
-        out.x[static_cast<std::size_t>(target)] += product;
-        std::size_t l = all.size();
+        for (std::int64_t i = 0; i < inner.size; ++i) c[i * inner.out] += a[i * inner.a] * b[i * inner.b];
+        std::size_t l = outer.size();
         while (l-- > 0) {
-            target += to[l];
-            for (std::size_t i = 0; i < in.size(); ++i) place[i] += from[i][l];
-            if (++at[l] < size[l]) break;
-            target -= to[l] * size[l];
-            for (std::size_t i = 0; i < in.size(); ++i) place[i] -= from[i][l] * size[l];
-            at[l] = 0;
+            Letter& x = outer[l];
+            const bool wraps = ++x.count == x.size;
+            const std::int64_t step = wraps ? 1 - x.size : 1;
+            a += step * x.a, b += step * x.b, c += step * x.out;
+            if (!wraps) break;
+            x.count = 0;
         }
         if (l == static_cast<std::size_t>(-1)) return;
     }

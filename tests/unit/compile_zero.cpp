@@ -177,7 +177,8 @@ TEST_CASE("elements on the wire per rank and step, each times its own type's byt
 TEST_CASE("the plan's bytes on the wire are those elements; all else on these axes is the same at every stage") {
     const auto wire = [](const Config& c) {
         std::int64_t bytes = 0;
-        for (const auto& [axes, n] : make_plan(c, {}, {}).programs[0].wire) bytes += n;
+        const Plan plan = make_plan(c, {}, {});
+        for (const auto& [axes, n] : plan.programs[0].wire) bytes += n;
         return bytes;
     };
     const auto of_units = [](const Config& c) {
