@@ -51,6 +51,9 @@ class Record:
     wire_predicted: numpy.ndarray  # [rank, axis] per step
     wire_sent: numpy.ndarray
     wire_estimated: bool
+    copy_queues: list
+    copies_predicted: numpy.ndarray  # [rank, queue] per step, between tiers
+    copies_moved: numpy.ndarray
     model_flops: float  # per step, whole job
     hardware_flops: float
 
@@ -102,6 +105,9 @@ def load(path):
             wire_predicted=f["wire/predicted"][()],
             wire_sent=f["wire/sent"][()],
             wire_estimated=bool(f["wire/sent"].attrs["estimated"]),
+            copy_queues=_names(f["copies/queues"]),
+            copies_predicted=f["copies/predicted"][()],
+            copies_moved=f["copies/moved"][()],
             model_flops=float(f["flops/model"][()]),
             hardware_flops=float(f["flops/hardware"][()]),
         )

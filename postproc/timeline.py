@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Turns a run's trace.h5 into a timeline for Perfetto (ui.perfetto.dev) or chrome://tracing.
+"""Turns a run's trace.h5 into a timeline for Perfetto (ui.perfetto.dev) or chrome://tracing: ops, and the bytes in use over one step.
 
     python3 postproc/timeline.py runs/quickstart [timeline.json]
 
-One process per rank, one track per queue. Needs h5py.
+One process per rank, one track per queue and one counter per tier, which stacks the five books. Needs h5py.
 """
 import json
 import pathlib
@@ -25,6 +25,17 @@ def events(file):
         yield {"ph": "X", "name": ops[op], "pid": rank, "tid": queue, "ts": 1e6 * begin, "dur": 1e6 * (end - begin), "args": {"step": step}}
 
 
+def memory(file):
+    """The trace-event format's counter events ("C"), one per change of a tier that was ever in use, in bytes."""
+    group = file["memory"]
+    tiers, books = ([str(name) for name in group[name].asstr()[()]] for name in ("tiers", "books"))
+    ranks, tier, time, in_use = (group[name][()] for name in ("rank", "tier", "time", "bytes"))
+    used = {pair for pair, of_books in zip(zip(ranks, tier), in_use) if of_books.any()}
+    for rank, t, at, of_books in zip(ranks, tier, time, in_use):
+        if (rank, t) in used:
+            yield {"ph": "C", "name": f"{tiers[t]} memory", "pid": int(rank), "ts": 1e6 * at, "args": dict(zip(books, of_books.tolist()))}
+
+
 def main(arguments):
     if not 1 <= len(arguments) <= 2:
         sys.exit(__doc__)
@@ -32,7 +43,7 @@ def main(arguments):
     if path.is_dir():
         path = path / "trace.h5"
     with h5py.File(path, "r") as file:
-        timeline = {"traceEvents": list(events(file)), "displayTimeUnit": "ms"}
+        timeline = {"traceEvents": [*events(file), *memory(file)], "displayTimeUnit": "ms"}
     output = pathlib.Path(arguments[1]) if len(arguments) == 2 else path.with_name("timeline.json")
     output.write_text(json.dumps(timeline))
     print(f"{len(timeline['traceEvents'])} events: {output}")

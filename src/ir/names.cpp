@@ -7,4 +7,9 @@ std::string_view name_of(Input i) {
     return names[static_cast<std::size_t>(i)];
 }
 
+std::string_view name_of(Queue q) {
+    constexpr std::array<std::string_view, 6> names = {"compute", "collective", "stage", "copy_in", "copy_out", "disk"};
+    return names[static_cast<std::size_t>(q)];
+}
+
 }  // namespace quadrille

@@ -29,6 +29,9 @@ constexpr int kind_count = static_cast<int>(Kind::join) + 1;
 enum class Part : std::uint8_t { forward, backward_input, backward_weight, step };  // printed F, B, W, S
 // stage: sends and receives between pp coordinates; copy_in and copy_out: between device and host memory; disk: between host memory and nvme
 enum class Queue : std::uint8_t { compute, collective, stage, copy_in, copy_out, disk };
+inline constexpr std::array<Queue, 3> tier_queues = {Queue::copy_in, Queue::copy_out, Queue::disk};
+constexpr std::size_t tier_queue(Queue q) { return static_cast<std::size_t>(q) - static_cast<std::size_t>(tier_queues[0]); }  // its place among them
+std::string_view name_of(Queue);
 
 // What is loaded from the batch of the step (or, for positions, from the type's own index list).
 enum class Input : std::uint8_t { tokens, targets, mask, positions, document_start };

@@ -42,6 +42,7 @@ ProgramPlan plan_program(const Program& p, const Grid& grid) {
     plan.peaks = p.peaks;
     plan.states = state_bytes(p);
     plan.wire = wire_bytes(p, plan.first);
+    for (const auto& [queue, bytes] : tier_bytes(p)) plan.copies.emplace(name_of(queue), bytes);
     return plan;
 }
 

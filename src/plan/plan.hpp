@@ -15,6 +15,7 @@ struct ProgramPlan {
     std::array<TierPeak, tier_count> peaks{};
     StateBytes states;
     std::map<std::string, std::int64_t> wire;     // axis -> bytes per rank and step, of the first rank
+    std::map<std::string, std::int64_t> copies;   // queue -> bytes per rank and step between tiers
 };
 
 // What recompute saves and costs, against the same input with recompute.granularity none, compiled beside it.

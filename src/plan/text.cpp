@@ -51,6 +51,18 @@ std::string json_map(const std::map<std::string, std::int64_t>& m) {
     return s + "}";
 }
 
+// A line per program: bytes by name.
+std::string bytes_lines(const Plan& plan, std::map<std::string, std::int64_t> ProgramPlan::*bytes) {
+    std::string s;
+    for (const ProgramPlan& p : plan.programs) {
+        s += fmt::format("  pp {:>3}", p.first[Axis::pp]);
+        if ((p.*bytes).empty()) s += "  none";
+        for (const auto& [name, n] : p.*bytes) s += fmt::format("  {} {}", name, format_bytes(n));
+        s += "\n";
+    }
+    return s;
+}
+
 std::string json_program(const ProgramPlan& p) {
     std::string peaks, books, packing;
     for (std::size_t t = 0; t < tier_count; ++t) {
@@ -66,9 +78,9 @@ std::string json_program(const ProgramPlan& p) {
     // The first rank of a program stands at 0 on every axis but pp.
     return fmt::format("{{\"coordinate\": {{\"dp\": 0, \"tp\": 0, \"pp\": {}, \"sp\": 0}}, \"count\": {}, \"operations\": {}, "
                        "\"peak_bytes\": {{{}}}, \"books\": {{{}}}, \"packing\": {{{}}}, "
-                       "\"states\": {{\"weights\": {}, \"masters\": {}, \"moments\": {}, \"gradients\": {}}}, \"wire\": {}}}",
+                       "\"states\": {{\"weights\": {}, \"masters\": {}, \"moments\": {}, \"gradients\": {}}}, \"wire\": {}, \"copies\": {}}}",
                        p.first[Axis::pp], p.count, p.operations, peaks, books, packing, p.states.weights, p.states.masters, p.states.moments,
-                       p.states.gradients, json_map(p.wire));
+                       p.states.gradients, json_map(p.wire), json_map(p.copies));
 }
 
 }  // namespace
@@ -86,13 +98,10 @@ std::string text(const Plan& plan) {
     s += "memory per rank\n";
     ledger_lines(plan, s);
     s += "  " + states_line(plan);
-    s += "wire per rank and step (of each program's first rank)\n";
-    for (const ProgramPlan& p : plan.programs) {
-        s += fmt::format("  pp {:>3}", p.first[Axis::pp]);
-        if (p.wire.empty()) s += "  none";
-        for (const auto& [axis, n] : p.wire) s += fmt::format("  {} {}", axis, format_bytes(n));
-        s += "\n";
-    }
+    s += "wire per rank and step (of each program's first rank)\n" + bytes_lines(plan, &ProgramPlan::wire);
+    const auto copies = [](const ProgramPlan& p) { return !p.copies.empty(); };
+    if (std::any_of(plan.programs.begin(), plan.programs.end(), copies))
+        s += "copies between tiers per rank and step\n" + bytes_lines(plan, &ProgramPlan::copies);
     if (plan.orders.size() > 1) {
         s += "pipeline order (chunk, Forward | Backward | Input gradients | Weight gradients, microbatch)\n";
         for (std::size_t r = 0; r < plan.orders.size(); ++r) s += fmt::format("  pp {:>3}  {}\n", r, plan.orders[r]);

@@ -88,6 +88,10 @@ void read_ledgers(const Hdf5ImageReader& file, RunRecord& record) {
     record.wire_predicted = ints(file, "/wire/predicted", wire);
     record.wire_sent = ints(file, "/wire/sent", wire);
     record.wire_estimated = file.int_attribute("/wire/sent", "estimated") != 0;
+    expect_names(file, "/copies/queues", RunRecord::copy_queues);
+    const Dims copies = {n, RunRecord::copy_queues.size()};
+    record.copies_predicted = ints(file, "/copies/predicted", copies);
+    record.copies_moved = ints(file, "/copies/moved", copies);
     record.model_flops = doubles(file, "/flops/model", {}).front();
     record.hardware_flops = doubles(file, "/flops/hardware", {}).front();
 }

@@ -131,6 +131,15 @@ void write_wire(Hdf5ImageWriter& file, const RunRecord& record) {
     file.attribute("/wire/sent", "estimated", std::int64_t{record.wire_estimated});
 }
 
+void write_copies(Hdf5ImageWriter& file, const RunRecord& record) {
+    const std::size_t n = record.coordinates.size(), queues = RunRecord::copy_queues.size();
+    file.group("/copies");
+    file.dataset("/copies/queues", names(RunRecord::copy_queues), name_text("[queue] from host memory, to it, and between it and disk"));
+    file.dataset("/copies/predicted", {n, queues}, filled(record.copies_predicted, n * queues),
+                 {"byte", "[rank, queue] bytes per step that the program moves between tiers"});
+    file.dataset("/copies/moved", {n, queues}, filled(record.copies_moved, n * queues), {"byte", "[rank, queue] bytes per step that were moved"});
+}
+
 void write_flops(Hdf5ImageWriter& file, const RunRecord& record) {
     file.group("/flops");
     file.dataset("/flops/model", {}, std::vector<double>{record.model_flops},
@@ -154,6 +163,7 @@ void RecordWriter::write(const RunRecord& record) {
     write_time(file, record);
     write_memory(file, record);
     write_wire(file, record);
+    write_copies(file, record);
     write_flops(file, record);
     replace_file(path_, file.finish());
     last_ = std::chrono::duration<double>(Clock::now() - begin).count();

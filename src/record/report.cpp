@@ -180,17 +180,29 @@ std::string time_ledger(const RunRecord& record) {
                        format_number_of(record.ranks(), "rank"), format_table(rows));
 }
 
-std::string wire_ledger(const RunRecord& record) {
-    const std::size_t axes = record.wire_axes.size();
-    if (axes == 0) return "";
-    Table rows = {{"", "predicted", record.wire_estimated ? "estimated" : "sent"}};
-    for (std::size_t a = 0; a < axes; ++a) {
-        std::int64_t predicted = 0, sent = 0;
-        for (std::size_t i = a; i < record.wire_predicted.size(); i += axes) predicted += record.wire_predicted[i];
-        for (std::size_t i = a; i < record.wire_sent.size(); i += axes) sent += record.wire_sent[i];
-        rows.push_back({record.wire_axes[a], format_bytes(predicted), format_bytes(sent)});
+// Bytes per step of the whole job from [rank, name] tables; names with none are left out.
+std::string bytes_ledger(std::string_view title, const char* did, std::span<const std::string> names, const std::vector<std::int64_t>& predicted,
+                         const std::vector<std::int64_t>& measured) {
+    Table rows = {{"", "predicted", did}};
+    for (std::size_t a = 0; a < names.size(); ++a) {
+        const auto sum = [&](const std::vector<std::int64_t>& of) {
+            std::int64_t all = 0;
+            for (std::size_t i = a; i < of.size(); i += names.size()) all += of[i];
+            return all;
+        };
+        if (sum(predicted) == 0 && sum(measured) == 0) continue;
+        rows.push_back({names[a], format_bytes(sum(predicted)), format_bytes(sum(measured))});
     }
-    return "bytes on the wire, per step and job\n" + format_table(rows);
+    return rows.size() == 1 ? "" : fmt::format("{}, per step and job\n{}", title, format_table(rows));
+}
+
+std::string wire_ledger(const RunRecord& r) {
+    return bytes_ledger("bytes on the wire", r.wire_estimated ? "estimated" : "sent", r.wire_axes, r.wire_predicted, r.wire_sent);
+}
+
+std::string copies_ledger(const RunRecord& r) {
+    const std::vector<std::string> queues(RunRecord::copy_queues.begin(), RunRecord::copy_queues.end());
+    return bytes_ledger("bytes between tiers", "moved", queues, r.copies_predicted, r.copies_moved);
 }
 
 std::string run_summary(const RunRecord& record) {
@@ -208,7 +220,7 @@ std::string run_summary(const RunRecord& record) {
                         model("ffn_hidden_size"), model("vocab_size"), model("seq_length"), input.value("train", "precision"));
     text += fmt::format("  grid       dp {}, tp {}, pp {}, sp {}\n", grid("dp"), grid("tp"), grid("pp"), grid("sp"));
     text += outcome(record, input) + loss_lines(record) + speed_line(record);
-    for (const std::string& ledger : {time_ledger(record), memory_ledger(record), wire_ledger(record)})
+    for (const std::string& ledger : {time_ledger(record), memory_ledger(record), wire_ledger(record), copies_ledger(record)})
         if (!ledger.empty()) text += "\n" + ledger;
     return text;
 }

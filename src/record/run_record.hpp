@@ -39,6 +39,7 @@ struct RunRecord {
                                                                     "exposed_disk", "data",       "checkpoint",    "other"};
     static constexpr std::array<std::string_view, 3> tiers = {"device", "host", "nvme"};
     static constexpr std::array<std::string_view, 5> books = {"weights", "gradients", "optimizer", "activations", "buffers"};
+    static constexpr std::array<std::string_view, 3> copy_queues = {"copy_in", "copy_out", "disk"};
     static constexpr std::size_t peak_cells = tiers.size() * books.size();
     static constexpr std::int64_t still_running = -1;
 
@@ -61,6 +62,8 @@ struct RunRecord {
     std::vector<std::int64_t> wire_predicted, wire_sent;  // [rank, axis] bytes per step
     bool wire_estimated = false;                          // wire_sent is a formula's, not a count
 
+    std::vector<std::int64_t> copies_predicted, copies_moved;  // [rank, copy queue] bytes per step between tiers
+
     double model_flops = 0, hardware_flops = 0;  // per step, whole job
     std::int64_t exit_code = still_running;      // of the job; still_running until it is known
     bool complete = false;                       // all steps done
@@ -70,7 +73,7 @@ struct RunRecord {
     // Appends a step and its [rank, category] seconds. Requires ranks() · categories.size() of them.
     void add_step(const StepRow& row, const std::vector<double>& seconds);
 
-    // Programmer's check that every table has the shape its neighbours imply. The tables of memory and wire may be empty as
+    // Programmer's check that every table has the shape its neighbours imply. The tables of memory, wire and copies may be empty as
     // long as nothing was measured (a run that ends early); they are written as zeros then.
     void check_shapes() const;
 };

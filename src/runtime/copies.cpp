@@ -12,8 +12,6 @@ namespace {
 constexpr std::int64_t piece_bytes = std::int64_t{1} << 20;
 constexpr std::chrono::microseconds nap{50};  // while only others can make progress
 
-std::size_t lane_of(Queue q) { return static_cast<std::size_t>(q) - static_cast<std::size_t>(Queue::copy_in); }
-
 }  // namespace
 
 Copies::Copies(Arena& arena, Engine& engine) : arena_(arena), engine_(engine), thread_([this] { serve(); }) {}
@@ -60,7 +58,7 @@ void Copies::serve() {
                 std::unique_lock lock(mutex_);
                 if (idle) wake_.wait(lock, [this] { return stopping_ || !arriving_.empty(); });
                 if (idle && arriving_.empty()) return;
-                for (Job& job : arriving_) lanes_[lane_of(job.copy.queue)].push_back(std::move(job));
+                for (Job& job : arriving_) lanes_[tier_queue(job.copy.queue)].push_back(std::move(job));
                 arriving_.clear();
             }
             bool moved = false;
@@ -100,6 +98,7 @@ bool Copies::advance_disk(Lane& lane) {
     arena_.file().poll();
     for (auto it = lane.begin(); it != lane.end() && it->begun;) {
         if (!arena_.file().done(it->transfer)) { ++it; continue; }
+        it->copied = it->copy.to.end - it->copy.to.begin;
         finish(*it);
         it = lane.erase(it);
         moved = true;
@@ -131,6 +130,7 @@ void Copies::copy_piece(Job& job) {
 
 void Copies::finish(Job& job) {
     job.record.finished = now();
+    job.record.sent_bytes = job.copied;
     if (job.times) *job.times = job.record;
     const std::lock_guard lock(mutex_);
     done_[static_cast<std::size_t>(job.number)] = true;

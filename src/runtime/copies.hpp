@@ -70,7 +70,7 @@ class Copies {
     std::vector<bool> done_;             // by ticket
     std::exception_ptr failure_;
     bool stopping_ = false;
-    std::array<Lane, 3> lanes_;          // of the thread alone: copy_in, copy_out, disk
+    std::array<Lane, tier_queues.size()> lanes_;  // of the thread alone
     std::thread thread_;
 };
 

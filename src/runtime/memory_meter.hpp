@@ -17,8 +17,11 @@ class MemoryMeter {
     void touch(BufferId buffer, std::int64_t begin, std::int64_t end, std::int32_t op, std::int32_t done);
     // So many bytes of this book are held all the time, in no buffer of the program.
     void hold(Tier tier, Book book, std::int64_t bytes);
-    // The high-water mark per tier. A buffer counts, with the hull of what was handed out of it, from its first op to its last.
-    std::array<MeasuredPeak, tier_count> peaks() const;
+    // Per tier what is in use from the first op on, and at each op before which that changes. A buffer counts, with the hull of what was
+    // handed out of it, from its first op to its last.
+    std::array<std::vector<BytesInUse>, tier_count> timeline() const;
+    // The high-water mark per tier: the first greatest of the timeline.
+    std::array<BytesInUse, tier_count> peaks() const;
 
     // First and last op of a buffer; -1 for one that was never touched.
     struct Use { std::int64_t begin = 0, end = 0; std::int32_t first = -1, last = -1; };
@@ -27,7 +30,7 @@ class MemoryMeter {
   private:
     const Program& program_;
     std::vector<Use> uses_;
-    std::array<MeasuredPeak, tier_count> held_{};
+    std::array<BytesInUse, tier_count> held_{};
 };
 
 }  // namespace quadrille

@@ -26,21 +26,21 @@ struct StepInputs {
     std::uint64_t seed = 0;                    // of dropout
     double lr = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;
     std::function<void(const LoadRequest&)> load;
-    bool trace = false;                        // fill StepResult::events
+    bool trace = false;                        // fill StepResult::events and timeline
 };
 
-// An op on its queue: 0 is the compute queue, 1 + i that of the moves over wire axes i, then copy_in, copy_out and disk. Seconds on this rank's now().
+// An op on its queue: 0 is the compute queue, 1 + i that of the moves over wire axes i, then the tier_queues. Seconds on this rank's now().
 struct OpEvent {
     int queue = 0;
     std::int32_t op = 0;
     double begin = 0, end = 0;
 };
 
-// Bytes in use on one tier at its high-water mark, book by book.
-struct MeasuredPeak {
+// Bytes in use on one tier, in all and book by book, from before this op on.
+struct BytesInUse {
     std::int64_t bytes = 0;
     std::array<std::int64_t, book_count> books{};
-    std::int32_t op = -1;                      // where the mark stands
+    std::int32_t op = -1;
 };
 
 struct StepResult {
@@ -51,8 +51,10 @@ struct StepResult {
     double seconds = 0;                        // wall time of this step on this rank = the sum of `time`
     Times time{};
     std::vector<std::int64_t> sent_bytes;      // by wire axes, as ExecutorOptions names them
-    std::array<MeasuredPeak, tier_count> memory{};
+    std::array<std::int64_t, tier_queues.size()> moved_bytes{};  // between tiers, by queue
+    std::array<BytesInUse, tier_count> memory{};  // at each tier's high-water mark
     std::vector<OpEvent> events;
+    std::array<std::vector<BytesInUse>, tier_count> timeline;  // each change of what is in use, in order of ops
 };
 
 }  // namespace quadrille

@@ -67,7 +67,8 @@ void StepRun::arrived(std::int32_t op) {
     const MoveTimes& times = times_[slot(op)];
     if (task.receives) ledger_.charge_split(Category::pipeline_idle, task.category, times.peer_entered, now());
     else ledger_.charge(task.category, now());
-    if (!task.between_tiers) result_.sent_bytes[static_cast<std::size_t>(task.account)] += times.sent_bytes;
+    if (task.between_tiers) result_.moved_bytes[tier_queue(task.between_tiers->queue)] += times.sent_bytes;
+    else result_.sent_bytes[static_cast<std::size_t>(task.account)] += times.sent_bytes;
     done(op, times.entered, times.finished);
 }
 
@@ -94,6 +95,7 @@ StepResult StepRun::finish(World& world, int loss_rank) {
         if (result_.updated) result_.clip_factor = clip_factor(scalars_.norm2, tasks_.clip());
     }
     result_.memory = tasks_.memory();
+    if (inputs_.trace) result_.timeline = tasks_.timeline();
     ledger_.charge(Category::other, now());
     result_.time = ledger_.times();
     result_.seconds = ledger_.seconds();

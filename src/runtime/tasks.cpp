@@ -99,7 +99,7 @@ void Tasks::bind_move(const Op& op, Task& task, Engine& engine) {
 void Tasks::bind_tier_move(const Op& op, Task& task) {
     task.between_tiers = TierMove{op.queue, range_of(program_, at_, program_.inputs(op)[0]), range_of(program_, at_, program_.outputs(op)[0])};
     task.category = op.queue == Queue::disk ? Category::exposed_disk : Category::exposed_copy;
-    task.queue = 1 + static_cast<int>(accounts()) + static_cast<int>(op.queue) - static_cast<int>(Queue::copy_in);
+    task.queue = 1 + static_cast<int>(accounts() + tier_queue(op.queue));
 }
 
 bool Tasks::between_tiers() const {

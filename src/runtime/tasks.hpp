@@ -40,7 +40,8 @@ class Tasks {
     std::int32_t count() const { return static_cast<std::int32_t>(program_.ops.size()); }
     const Task& at(std::int32_t op) const { return tasks_[static_cast<std::size_t>(op)]; }
     const std::vector<std::int32_t>& in_flight_at_end() const { return at_end_; }
-    const std::array<MeasuredPeak, tier_count>& memory() const { return memory_; }
+    const std::array<BytesInUse, tier_count>& memory() const { return memory_; }  // at the high-water marks
+    std::array<std::vector<BytesInUse>, tier_count> timeline() const { return meter_.timeline(); }
     std::size_t moves() const { return moves_; }
     bool between_tiers() const;  // whether there are such moves
     std::size_t accounts() const { return options_.wire_axes.size(); }
@@ -65,7 +66,7 @@ class Tasks {
     std::vector<Task> tasks_;
     std::vector<std::int32_t> at_end_;
     MemoryMeter meter_;
-    std::array<MeasuredPeak, tier_count> memory_{};
+    std::array<BytesInUse, tier_count> memory_{};
     std::vector<std::vector<BufferId>> dying_;  // by the op before which it is dead; filled for poisoning only
     std::size_t moves_ = 0;
     double clip_ = 0;

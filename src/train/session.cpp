@@ -150,6 +150,8 @@ void Session::describe(const Arguments& arguments) {
             const auto it = wire.find(axis);
             record.wire_predicted.push_back(it == wire.end() ? 0 : it->second);
         }
+        const auto copies = tier_bytes(p);
+        for (const Queue queue : tier_queues) record.copies_predicted.push_back(copies.contains(queue) ? copies.at(queue) : 0);
     }
     record.model_flops = model_flops(config);
     record.hardware_flops = hardware_flops(training, grid);

@@ -4,13 +4,16 @@
 #include "train/learning_rate.hpp"
 #include "train/machine.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 namespace quadrille {
 namespace {
 
 constexpr std::int64_t traced_steps = 10;
+constexpr std::int64_t timed_memory_step = 2;  // whose memory is told over time: the first one pays for beginnings
 
 // Copies this rank's part of a microbatch's input out of its rows of the step's batch.
 void copy_input(const Batch& batch, const SequenceBlock& block, const LoadRequest& r) {
@@ -28,6 +31,39 @@ void copy_input(const Batch& batch, const SequenceBlock& block, const LoadReques
         case Input::mask: return copy(batch.mask, static_cast<std::uint8_t*>(r.to));
         case Input::positions: require(false, "train: positions are no input of the batch");
     }
+}
+
+// Every rank's rows of plain data, on rank 0; elsewhere nothing. Collective.
+template <class Row>
+std::vector<std::vector<Row>> gather_rows(World& world, const std::vector<Row>& rows) {
+    static_assert(std::is_trivially_copyable_v<Row>);
+    std::string bytes(rows.size() * sizeof(Row), '\0');
+    if (!rows.empty()) std::memcpy(bytes.data(), rows.data(), bytes.size());
+    std::vector<std::vector<Row>> all;
+    for (const std::string& b : world.gather(bytes)) {
+        all.emplace_back(b.size() / sizeof(Row));
+        if (!b.empty()) std::memcpy(all.back().data(), b.data(), b.size());
+    }
+    return all;
+}
+
+// A step's memory by tier and time on this rank's clock: a change happens when the next op of the compute queue begins, else at the end.
+std::vector<TracedMemory> memory_over_time(const StepResult& r, std::int64_t rank) {
+    std::vector<OpEvent> computed;
+    double end = 0;
+    for (const OpEvent& e : r.events) {
+        if (e.queue == 0) computed.push_back(e);
+        end = std::max(end, e.end);
+    }
+    std::vector<TracedMemory> rows;
+    for (std::size_t t = 0; t < tier_count; ++t) {
+        auto next = computed.begin();
+        for (const BytesInUse& use : r.timeline[t]) {
+            while (next != computed.end() && next->op < use.op) ++next;
+            rows.push_back({rank, static_cast<std::int64_t>(t), use.op, next == computed.end() ? end : next->begin, use.books});
+        }
+    }
+    return rows;
 }
 
 // The sign of a NaN says nothing, but would be printed.
@@ -49,11 +85,12 @@ Trainer::Trainer(Session& session) : s_(session), console_(console_settings(sess
     for (const std::string& n : s_.notes) console_.print(n);
     trace_.queues = {"compute"};
     for (const std::string& axis : s_.wire_axes) trace_.queues.push_back(axis);
-    for (const char* copies : {"copy_in", "copy_out", "disk"}) trace_.queues.emplace_back(copies);
+    for (const Queue queue : tier_queues) trace_.queues.emplace_back(name_of(queue));
     for (const Program& p : s_.training.programs) {  // every rank names the ops of all coordinates alike
         first_label_.push_back(static_cast<std::int64_t>(trace_.ops.size()));
         if (!s_.config.output.trace) continue;
         for (const Op& op : p.ops) trace_.ops.push_back(label(p, op));
+        trace_.ops.emplace_back("end");
     }
 }
 
@@ -78,6 +115,7 @@ Exit Trainer::run() {
         if (k == 1) {
             note_memory(r);
             s_.record.wire_sent = s_.world.gather(std::span<const std::int64_t>(r.sent_bytes));
+            s_.record.copies_moved = s_.world.gather(std::span<const std::int64_t>(r.moved_bytes));
         }
         if (c.output.trace && k <= traced_steps) keep_trace(r, k);
         const double end = now();
@@ -165,7 +203,7 @@ void Trainer::note_memory(const StepResult& r) {
     for (std::size_t t = 0; t < tier_count; ++t)
         if (r.memory[t].bytes > measured_[t].bytes) measured_[t] = r.memory[t];
     std::vector<std::int64_t> books;
-    for (const MeasuredPeak& p : measured_) books.insert(books.end(), p.books.begin(), p.books.end());
+    for (const BytesInUse& p : measured_) books.insert(books.end(), p.books.begin(), p.books.end());
     s_.record.measured_peak = s_.world.gather(std::span<const std::int64_t>(books));
 }
 
@@ -184,22 +222,21 @@ void Trainer::flush() {
 }
 
 void Trainer::keep_trace(const StepResult& r, std::int64_t step) {
-    std::vector<OpEvent> events = r.events;
-    const double offset = s_.world.clock_offset(s_.world.rank());
-    for (OpEvent& e : events) { e.begin += offset; e.end += offset; }
-    std::string bytes(events.size() * sizeof(OpEvent), '\0');
-    std::memcpy(bytes.data(), events.data(), bytes.size());
-    std::int64_t rank = 0;
-    for (const std::string& b : s_.world.gather(bytes)) {
-        const std::int64_t first = first_label_[static_cast<std::size_t>(s_.grid.coordinate(rank)[Axis::pp])];
-        TraceBlock block{step, rank++, {}};
-        for (std::size_t i = 0; i + sizeof(OpEvent) <= b.size(); i += sizeof(OpEvent)) {
-            OpEvent e;
-            std::memcpy(&e, b.data() + i, sizeof e);
-            block.events.push_back({e.queue, first + e.op, e.begin - start_, e.end - start_});
-        }
+    const auto shift = [this](std::int64_t rank) { return s_.world.clock_offset(static_cast<int>(rank)) - start_; };
+    const auto first_label = [this](std::int64_t rank) { return first_label_[static_cast<std::size_t>(s_.grid.coordinate(rank)[Axis::pp])]; };
+    for (const std::vector<OpEvent>& events : gather_rows(s_.world, r.events)) {
+        const auto rank = static_cast<std::int64_t>(trace_.blocks.size()) % s_.world.size();
+        TraceBlock block{step, rank, {}};
+        for (const OpEvent& e : events) block.events.push_back({e.queue, first_label(rank) + e.op, e.begin + shift(rank), e.end + shift(rank)});
         trace_.blocks.push_back(std::move(block));
     }
+    if (step != std::min(timed_memory_step, s_.config.train.steps)) return;
+    for (const std::vector<TracedMemory>& rows : gather_rows(s_.world, memory_over_time(r, s_.world.rank())))
+        for (TracedMemory m : rows) {
+            m.op += first_label(m.rank);
+            m.time += shift(m.rank);
+            trace_.memory.push_back(m);
+        }
 }
 
 void Trainer::close(Exit exit) {

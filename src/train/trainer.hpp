@@ -36,7 +36,7 @@ class Trainer {
     const double start_ = now();   // of the run, on this rank's clock: the trace's zero
     bool warned_of_no_tokens_ = false;
     std::int64_t updates_ = 0;     // optimizer steps made: skipped ones do not count
-    std::array<MeasuredPeak, tier_count> measured_{};
+    std::array<BytesInUse, tier_count> measured_{};
     std::vector<std::int64_t> first_label_;  // of each pp coordinate's ops in trace_.ops
 };
 

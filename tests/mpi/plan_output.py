@@ -19,7 +19,7 @@ SHAPE = {
     "parameters": int, "ranks": int,
     "programs": [{"coordinate": dict.fromkeys(("dp", "tp", "pp", "sp"), int), "count": int, "operations": int,
                   "peak_bytes": dict.fromkeys(TIERS, int), "books": dict.fromkeys(TIERS, BYTES), "packing": dict.fromkeys(TIERS, int),
-                  "states": dict.fromkeys(("weights", "masters", "moments", "gradients"), int), "wire": {...: int}}],
+                  "states": dict.fromkeys(("weights", "masters", "moments", "gradients"), int), "wire": {...: int}, "copies": {...: int}}],
     "flops": {"model": (int, float), "hardware": (int, float)},
     "pipeline": {"schedule": str, "microbatches": int, "bubble_fraction": (int, float)},
     "fits": bool,
@@ -58,8 +58,9 @@ def sums(plan):
         for tier in TIERS:
             if p["peak_bytes"][tier] != sum(p["books"][tier].values()) + p["packing"][tier]:
                 complaints.append(f"{tier} of {p['coordinate']}: {p['peak_bytes'][tier]} is not {p['books'][tier]} and {p['packing'][tier]}")
-        if p["states"]["masters"] + p["states"]["moments"] != p["books"]["device"]["optimizer"]:
-            complaints.append(f"{p['coordinate']}: {p['states']} and {p['books']['device']}")
+        home = max(TIERS, key=lambda tier: p["books"][tier]["optimizer"])
+        if p["states"]["masters"] + p["states"]["moments"] != p["books"][home]["optimizer"]:
+            complaints.append(f"{p['coordinate']}: {p['states']} and {home} {p['books'][home]}")
     if sum(p["count"] for p in plan["programs"]) != plan["ranks"]:
         complaints.append(f"the programs are those of {[p['count'] for p in plan['programs']]} of {plan['ranks']} ranks")
     return complaints
@@ -86,6 +87,9 @@ def against_the_record(lab, ranks, *grid):
             complaints.append(f"books {p['books']}, the record has {predicted.tolist()}")
         if [p["wire"].get(axis, 0) for axis in axes] != record["wire/predicted"][rank].tolist():
             complaints.append(f"wire {p['wire']}, the record has {record['wire/predicted'][rank]} over {axes}")
+        queues = [name.decode() for name in record["copies/queues"]]
+        if [p["copies"].get(queue, 0) for queue in queues] != record["copies/predicted"][rank].tolist():
+            complaints.append(f"copies {p['copies']}, the record has {record['copies/predicted'][rank]} over {queues}")
         if not re.search(rf"^ +{p['coordinate']['pp']} +{p['count']} +{p['operations']} ", text, re.MULTILINE):
             complaints.append(f"no line of the text has pp, ranks and ops of {p}")
     for name in ("model", "hardware"):
@@ -121,7 +125,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="plan-") as folder:
         write_counting_text(pathlib.Path(folder) / "counting.txt")
         lab = Trainer(arguments.binary, arguments.mpirun, folder)
-        grids = [(1,), (4, "grid.dp=2", "grid.sp=2"), (4, "grid.tp=2", "grid.pp=2"), (4, "grid.pp=2", "grid.sp=2", "pipeline.schedule=gpipe")]
+        grids = [(1,), (4, "grid.dp=2", "grid.sp=2"), (4, "grid.tp=2", "grid.pp=2"), (4, "grid.pp=2", "grid.sp=2", "pipeline.schedule=gpipe"),
+                 (2, "grid.dp=2", "offload.optimizer=nvme", "offload.nvme_path=.", "offload.activations=cpu")]
         checks = [("plan and record on " + " ".join(map(str, grid)), lambda grid=grid: (against_the_record(lab, *grid), "")) for grid in grids]
         return report(arguments, [*checks, ("suggestions", lambda: (suggestions_hold(lab), ""))])
 

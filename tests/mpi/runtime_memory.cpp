@@ -100,5 +100,11 @@ TEST_CASE("a trace holds every op once, inside the step") {
     std::sort(ops.begin(), ops.end());
     CHECK(std::adjacent_find(ops.begin(), ops.end()) == ops.end());
     CHECK(label(trainer.program(), trainer.program().ops[0]).starts_with("S "));
-    CHECK(trainer.step(1).events.empty());
+    const auto top = std::max_element(s.timeline[0].begin(), s.timeline[0].end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+    CHECK(top->books == s.memory[0].books);
+    CHECK(s.timeline[0].size() > 20);
+    CHECK(s.timeline[0].back().bytes == s.timeline[0].back().books[0] + s.timeline[0].back().books[2] + s.timeline[0].back().books[4]);
+    const StepResult untraced = trainer.step(1);
+    CHECK(untraced.events.empty());
+    CHECK(untraced.timeline[0].empty());
 }

@@ -73,7 +73,7 @@ def compare(case, record, reference):
 def check_ledgers(record):
     """Complaints about what a record promises of itself."""
     complaints = []
-    for predicted, measured in (("memory/predicted_peak", "memory/measured_peak"), ("wire/predicted", "wire/sent")):
+    for predicted, measured in (("memory/predicted_peak", "memory/measured_peak"), ("wire/predicted", "wire/sent"), ("copies/predicted", "copies/moved")):
         if not numpy.array_equal(record[predicted], record[measured]):
             where = tuple(numpy.argwhere(record[predicted] != record[measured])[0])
             complaints.append(f"{measured} at {where}: {record[measured][where]}, predicted {record[predicted][where]}")

@@ -21,7 +21,7 @@ sys.path.insert(0, str(root / "postproc"))
 import record  # noqa: E402
 import timeline  # noqa: E402
 
-SIZES = {"rank": 2, "step": 3, "evaluation": 1, "category": 12, "tier": 3, "book": 5, "axis": 2, "4": 4}  # of the sample
+SIZES = {"rank": 2, "step": 3, "evaluation": 1, "category": 12, "tier": 3, "book": 5, "axis": 2, "queue": 3, "4": 4}  # of the sample
 
 
 def documented():
@@ -63,6 +63,7 @@ def check_loading(directory):
     assert abs(run.seconds_of("optimizer")[1, 1] - 2.014) < 1e-12
     assert run.peak_of("host", "weights").tolist() == [2**40 + 5, 2**40 + 20]
     assert run.wire_axes == ["tp", "dp+sp"] and run.wire_sent.tolist() == [[5, 6], [7, 8]]
+    assert run.copy_queues == ["copy_in", "copy_out", "disk"] and run.copies_moved.tolist() == [[13, 14, 0], [15, 16, 0]]
     assert run.tokens_per_second == 512 and run.model_flops == 1e21 and run.complete
 
 
@@ -70,7 +71,11 @@ def check_timeline(directory):
     timeline.main([str(directory)])
     events = json.loads((directory / "timeline.json").read_text())["traceEvents"]
     assert [e["name"] for e in events if e["ph"] == "X"] == ["matmul", "all_reduce"]
-    assert events[-1]["pid"] == 1 and events[-1]["dur"] == 1.5e6 and events[-1]["args"]["step"] == 7
+    last = [e for e in events if e["ph"] == "X"][-1]
+    assert last["pid"] == 1 and last["dur"] == 1.5e6 and last["args"]["step"] == 7
+    counters = [e for e in events if e["ph"] == "C"]  # of the tiers in use
+    assert [(e["name"], e["pid"], e["ts"]) for e in counters] == [("device memory", 1, 5e5)]
+    assert counters[0]["args"] == {"weights": 8, "gradients": 0, "optimizer": 0, "activations": 4, "buffers": 0}
 
 
 with tempfile.TemporaryDirectory() as name:

@@ -27,6 +27,8 @@ void check_equal_tables(const RunRecord& a, const RunRecord& b) {
     CHECK(a.process_peak == b.process_peak);
     CHECK(a.wire_predicted == b.wire_predicted);
     CHECK(a.wire_sent == b.wire_sent);
+    CHECK(a.copies_predicted == b.copies_predicted);
+    CHECK(a.copies_moved == b.copies_moved);
     REQUIRE(a.steps.size() == b.steps.size());
     for (std::size_t i = 0; i < a.steps.size(); ++i) {
         const StepRow &x = a.steps[i], &y = b.steps[i];
@@ -122,9 +124,9 @@ TEST_CASE("every dataset has a unit and a description, by HDF5's own interface")
     CHECK(H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &found) >= 0);
     H5Fclose(file);
     CHECK(found.bare.empty());
-    CHECK(found.paths.size() == 26);
+    CHECK(found.paths.size() == 29);
     for (const char* path : {"/grid/coordinates", "/steps/data_hash", "/evaluation/seconds", "/time/seconds",
-                             "/memory/measured_peak", "/wire/sent", "/flops/hardware"})
+                             "/memory/measured_peak", "/wire/sent", "/copies/moved", "/flops/hardware"})
         CHECK(found.paths.contains(path));
 }
 

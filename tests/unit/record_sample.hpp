@@ -29,6 +29,8 @@ inline RunRecord sample_record(std::int64_t steps = 3) {
     record.wire_axes = {"tp", "dp+sp"};
     record.wire_predicted = {1, 2, 3, 4};
     record.wire_sent = {5, 6, 7, 8};
+    record.copies_predicted = {9, 10, 0, 11, 12, 0};
+    record.copies_moved = {13, 14, 0, 15, 16, 0};
     record.model_flops = 1e21;
     record.hardware_flops = 2e21;
     return record;

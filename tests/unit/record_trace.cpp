@@ -15,7 +15,8 @@ TEST_CASE("a trace is read back as columns") {
     const TemporaryDirectory directory;
     write_trace(
         directory.path(),
-        {{"compute", "tp"}, {"matmul", "all_reduce"}, {{7, 0, {{0, 0, 0.5, 1}, {1, 1, 1, 2}}}, {7, 1, {{0, 0, 0.25, 1}}}}});
+        {{"compute", "tp"}, {"matmul", "all_reduce"}, {{7, 0, {{0, 0, 0.5, 1}, {1, 1, 1, 2}}}, {7, 1, {{0, 0, 0.25, 1}}}},
+         {{0, 0, 0, 0.5, {5, 4, 3, 2, 1}}, {1, 1, 1, 1, {0, 0, 6, 0, 0}}}});
     const auto path = directory.path() / "trace.h5";
     const Hdf5ImageReader file(path.string(), read_file(path));
     CHECK(file.strings("/trace/queues") == std::vector<std::string>{"compute", "tp"});
@@ -26,6 +27,12 @@ TEST_CASE("a trace is read back as columns") {
     CHECK(file.ints("/trace/op") == std::vector<std::int64_t>{0, 1, 0});
     CHECK(file.doubles("/trace/begin") == std::vector<double>{0.5, 1, 0.25});
     CHECK(file.doubles("/trace/end") == std::vector<double>{1, 2, 1});
+    CHECK(file.ints("/memory/rank") == std::vector<std::int64_t>{0, 1});
+    CHECK(file.ints("/memory/tier") == std::vector<std::int64_t>{0, 1});
+    CHECK(file.ints("/memory/op") == std::vector<std::int64_t>{0, 1});
+    CHECK(file.doubles("/memory/time") == std::vector<double>{0.5, 1});
+    CHECK(file.ints("/memory/bytes") == std::vector<std::int64_t>{5, 4, 3, 2, 1, 0, 0, 6, 0, 0});
+    CHECK(file.strings("/memory/books").size() == 5);
 }
 
 TEST_CASE("an empty trace is a whole file") {

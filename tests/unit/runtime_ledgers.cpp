@@ -54,10 +54,14 @@ TEST_CASE("memory: a buffer counts from its first op to its last, a move's until
     meter.touch(b, 2000, 2050, 1, 4);   // handed to a move that is done before op 4
     meter.touch(a, 1100, 1200, 2, 3);   // another part of the same buffer
     meter.touch(c, 3000, 3070, 4, 5);
-    const MeasuredPeak peak = meter.peaks()[0];
+    const BytesInUse peak = meter.peaks()[0];
     CHECK(peak.bytes == 400 + 200 + 50);
     CHECK(peak.books == std::array<std::int64_t, book_count>{400, 50, 0, 200, 0});
     CHECK(peak.op == 1);
+    const std::vector<BytesInUse> timeline = meter.timeline()[0];
+    const std::vector<std::pair<std::int32_t, std::int64_t>> wanted = {{0, 600}, {1, 650}, {3, 450}, {4, 470}, {5, 400}};
+    REQUIRE(timeline.size() == wanted.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(std::pair(timeline[i].op, timeline[i].bytes) == wanted[i]);
     CHECK(meter.use(b).last == 3);
     CHECK(meter.peaks()[1].bytes == 0);
 }
