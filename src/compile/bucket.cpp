@@ -24,7 +24,8 @@ class Bucket {
     void take(const Op& op) {
         const bool moves = bucketed(p_, op), reads = reads_pending(op);
         left_ -= moves;
-        if (reads && (moves || op.kind == Kind::accumulate)) {
+        const bool brings_home = op.kind == Kind::move && op.part == Part::step;
+        if (reads && (moves || brings_home || settles(op) || adds_squares(p_, op))) {
             behind_.push_back(op);
             mark(op, true);
         } else if (moves) {

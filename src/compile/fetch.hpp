@@ -1,4 +1,4 @@
-// Which moves between ranks carry units' flat tensors, and which of them bring weights to a use. Internal to the compiler's last passes.
+// Which moves between ranks carry units' flat tensors, which of them bring weights to a use, and what waits for reduced gradients. Internal to the compiler's last passes.
 #pragma once
 #include "ir/table.hpp"
 #include "ir/program.hpp"
@@ -16,6 +16,12 @@ inline bool moves_flat(const Program& p, const Op& op) {
 inline bool gathers_for_use(const Program& p, const Op& op) {
     return moves_flat(p, op) && change_of(p, op).pair == Pair::all_gather &&
            p.tensors[static_cast<std::size_t>(p.inputs(op)[0])].buffer != p.tensors[static_cast<std::size_t>(p.outputs(op)[0])].buffer;
+}
+
+// What reads a reduced gradient and is in no hurry, and what is made of its squares.
+inline bool settles(const Op& op) { return op.kind == Kind::accumulate || op.kind == Kind::sum_squares; }
+inline bool adds_squares(const Program& p, const Op& op) {
+    return op.part == Part::step && op.queue == Queue::compute && (op.kind == Kind::add || op.kind == Kind::redistribute) && p.type(p.outputs(op)[0]).dims == 0;
 }
 
 }  // namespace quadrille

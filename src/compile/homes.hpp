@@ -16,6 +16,7 @@ struct UnitState {
     TensorId weights = -1, master = -1, m = -1, v = -1;
     BufferId gradient = -1;     // where gradients of all microbatches meet; -1 in a step without backward
     TensorId reduced = -1;      // the sum of the gradients so far, as it lies after its reduction
+    TensorId squares = -1;      // the sum of its squares, where that was taken before it left the device
 };
 
 Tier tier_of(OffloadTo);
@@ -26,6 +27,7 @@ class Homes {
     Homes(Step&, const Model&, const Config&);
 
     int units() const { return static_cast<int>(units_.size()); }
+    const UnitState& unit(int u) const { return units_[static_cast<std::size_t>(u)]; }
     UnitState& unit(int u) { return units_[static_cast<std::size_t>(u)]; }
     const Flat& flat(int u) const { return p_.flats[static_cast<std::size_t>(u)]; }
     NameId name(int u) const { return p_.tables->intern(flat(u).unit); }

@@ -49,11 +49,11 @@ class Place {
 
     void rewrite(std::size_t i) {
         const Op& op = ops_[i];
-        for (std::int32_t k = op.first; k < op.first + op.inputs; ++k) {
-            const TensorId t = p_.operands[static_cast<std::size_t>(k)];
+        for (std::uint32_t k = op.first; k < op.first + op.inputs; ++k) {
+            const TensorId t = p_.operands[k];
             if (const auto it = step_.parameters.find(t); it != step_.parameters.end()) {
                 const TensorId w = weights_.read(it->second, i);  // may move the operands
-                p_.operands[static_cast<std::size_t>(k)] = w;
+                p_.operands[k] = w;
             }
         }
         if (op.part != Part::backward_weight || !step_.weight_gradients.contains(p_.outputs(op)[0])) { p_.ops.push_back(op); return; }
@@ -135,7 +135,12 @@ class Place {
                 sum = sent_home(sum, unit.gradient, s.offset, step_where(u));
             }
         }
-        if (last) finish_reduction(u);
+        if (!last) return;
+        finish_reduction(u);
+        // Squared while it is at hand. Ends of a pipeline have yet to add theirs.
+        if (!away || (homes_.flat(u).tied && p_.grid().extent(Axis::pp) > 1)) return;
+        unit.squares = unit_squares(p_, homes_, model_, u);
+        unit.reduced = sent_home(unit.reduced, unit.gradient, 0, step_where(u));
     }
 
     // One microbatch's gradients of a unit become one flat tensor, are reduced, and join the earlier ones' sum.

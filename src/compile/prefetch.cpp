@@ -154,14 +154,15 @@ void postpone(Program& p) {
         later.clear();
     };
     for (const Op& op : ops) {
-        const bool reduction = moves_flat(p, op), waits = any(op, in_flight) || any(op, pending);
+        const bool reduction = moves_flat(p, op), behind = any(op, pending);
+        const bool waits = (behind || any(op, in_flight)) && (reduction || settles(op));
         for (const TensorId t : p.outputs(op)) in_flight[static_cast<std::size_t>(t)] = op.queue != Queue::compute && op.part == Part::step;
-        if (waits && (reduction || op.kind == Kind::accumulate)) {
+        if (waits || (behind && adds_squares(p, op))) {
             later.push_back(op);
             for (const TensorId t : p.outputs(op)) pending[static_cast<std::size_t>(t)] = true;
             continue;
         }
-        if (reduction || any(op, pending)) release();
+        if (reduction || behind) release();
         p.ops.push_back(op);
     }
     release();

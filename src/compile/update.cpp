@@ -8,9 +8,35 @@
 namespace quadrille {
 namespace {
 
+Where norm_where(Program& p) { return {Part::step, p.tables->intern("norm"), -1, -1}; }
+
+Program::Options scalars() {
+    Program::Options o;
+    o.book = Book::buffers;
+    return o;
+}
+
+TensorId sum_of_scalars(Program& p, TensorId a, TensorId b, const std::string& name = "") {
+    Attributes both;
+    both.signature = ",->";
+    Program::Options o = scalars();
+    if (!name.empty()) o.names = {name};
+    return p.add(Kind::add, {a, b}, both, norm_where(p), o)[0];
+}
+
+// This rank's slice of a flat tensor, where it stands; the tensor itself if it is cut so already.
+TensorId sliced(Program& p, TensorId x, const Placement& cut, const Where& where) {
+    if (p.type(x).place == cut) return x;
+    Program::Options o;
+    o.book = p.type(x).book;
+    o.storage = {slice_place(p, x, cut)};
+    o.names = {p.name(x)};
+    return p.to(x, cut, where, o);
+}
+
 class Update {
   public:
-    Update(Program& p, Homes& homes, const Model& model, const Config& config) : p_(p), homes_(homes), model_(model), config_(config) { scalar_.book = Book::buffers; }
+    Update(Program& p, Homes& homes, const Model& model, const Config& config) : p_(p), homes_(homes), model_(model), config_(config) {}
 
     void run() {
         for (int u = 0; u < homes_.units(); ++u) {
@@ -34,49 +60,17 @@ class Update {
     // every unit's sum, and all add them in the model's order: the same additions wherever a unit lives, and at every ZeRO stage, whose slices
     // these are. All units travel in one call.
     void norm() {
-        where_ = {Part::step, p_.tables->intern("norm"), -1, -1};
         std::vector<TensorId> squares;
-        for (int u = 0; u < homes_.units(); ++u) squares.push_back(unit_squares(u));
+        for (int u = 0; u < homes_.units(); ++u) squares.push_back(homes_.unit(u).squares >= 0 ? homes_.unit(u).squares : unit_squares(p_, homes_, model_, u));
         Placement here;  // whole on the coordinate
         here.partial_sum = p_.grid().real(Axis::pp);
         squares = all_to(squares, here);
         if (p_.grid().extent(Axis::pp) > 1) squares = everywhere(squares);
         TensorId total = squares[0];
         for (std::size_t u = 1; u < squares.size(); ++u) {
-            if (u + 1 == squares.size()) scalar_.names = {"norm2"};
-            total = sum(total, squares[u]);
+            total = sum_of_scalars(p_, total, squares[u], u + 1 == squares.size() ? "norm2" : "");
         }
         p_.norm = total;
-    }
-
-    TensorId sum(TensorId a, TensorId b) {
-        Attributes scalars;
-        scalars.signature = ",->";
-        return p_.add(Kind::add, {a, b}, scalars, where_, scalar_)[0];
-    }
-
-    // Sums slice by slice, once per distinct set of axes that cut parameters, as the types demand. Partial over all that tell ranks apart.
-    TensorId unit_squares(int u) {
-        TensorId slice = homes_.unit(u).reduced;
-        Placement cut = p_.type(slice).place;
-        cut.cuts[0] = homes_.slices;
-        slice = sliced(slice, cut, where_);
-        Placement partial;
-        partial.partial_sum = p_.grid().real(tensor_axes | zero_axes | AxisSet(Axis::pp));
-        std::set<unsigned> kinds;
-        for (const FlatSegment& s : homes_.flat(u).segments)
-            kinds.insert(p_.tables->type(model_.parameters[static_cast<std::size_t>(s.parameter)].type).place.cut_axes().bits);
-        TensorId total = -1;
-        for (const unsigned kind : kinds) {
-            Attributes a;
-            a.unit = u;
-            a.which = AxisSet::of_bits(kind);
-            const TensorId squares = p_.to_tier(p_.add(Kind::sum_squares, {slice}, a, where_, scalar_)[0], Tier::device, where_, scalar_);
-            // What is whole over some axes is kept by the first rank along them.
-            const TensorId q = p_.to(squares, partial, where_, scalar_);
-            total = total < 0 ? q : sum(total, q);
-        }
-        return total;
     }
 
     // Several scalars of one placement moved together.
@@ -99,16 +93,6 @@ class Update {
         Placement to;
         to.holders = Holders::all;
         return all_to(all, to);
-    }
-
-    // This rank's slice of a flat tensor, where it stands; the tensor itself if it is cut so already.
-    TensorId sliced(TensorId x, const Placement& cut, const Where& where) {
-        if (p_.type(x).place == cut) return x;
-        Program::Options o;
-        o.book = p_.type(x).book;
-        o.storage = {slice_place(p_, x, cut)};
-        o.names = {p_.name(x)};
-        return p_.to(x, cut, where, o);
     }
 
     // x in this tier, in memory of its own if it is in another.
@@ -168,7 +152,7 @@ class Update {
     TensorId weights_to_update(TensorId weights, Tier tier, const Where& where) {
         const Placement cut = as_optimizer(weights);
         if (p_.type(weights).tier == Tier::nvme) weights = brought(weights, Tier::host, where);  // whole: a slice of it need not lie on a block
-        return brought(sliced(weights, cut, where), tier, where);
+        return brought(sliced(p_, weights, cut, where), tier, where);
     }
 
     // New weights go home; where they are kept whole and were updated in slices, they are gathered, on the device as all is.
@@ -191,9 +175,9 @@ class Update {
     Homes& homes_;
     const Model& model_;
     const Config& config_;
-    Where where_;                // of the norm
+    const Where where_ = norm_where(p_);
+    const Program::Options scalar_ = scalars();
     std::array<TensorId, tier_count> norms_ = {-1, -1, -1};  // the norm, by tier
-    Program::Options scalar_;
 };
 
 }  // namespace
@@ -209,6 +193,29 @@ TensorId move_in_place(Program& p, TensorId x, const Placement& to, const Where&
     o.storage = {x};
     o.names = {p.name(x)};
     return p.to(x, to, where, o);
+}
+
+TensorId unit_squares(Program& p, const Homes& homes, const Model& model, int u) {
+    const Where where = norm_where(p);
+    Placement cut = p.type(homes.unit(u).reduced).place;
+    cut.cuts[0] = homes.slices;
+    const TensorId slice = sliced(p, homes.unit(u).reduced, cut, where);
+    Placement partial;
+    partial.partial_sum = p.grid().real(tensor_axes | zero_axes | AxisSet(Axis::pp));
+    std::set<unsigned> kinds;  // of parameters: the sets of axes that cut them. Once per kind, as the types demand
+    for (const FlatSegment& s : homes.flat(u).segments)
+        kinds.insert(p.tables->type(model.parameters[static_cast<std::size_t>(s.parameter)].type).place.cut_axes().bits);
+    TensorId total = -1;
+    for (const unsigned kind : kinds) {
+        Attributes a;
+        a.unit = u;
+        a.which = AxisSet::of_bits(kind);
+        const TensorId squares = p.to_tier(p.add(Kind::sum_squares, {slice}, a, where, scalars())[0], Tier::device, where, scalars());
+        // What is whole over some axes is kept by the first rank along them.
+        const TensorId q = p.to(squares, partial, where, scalars());
+        total = total < 0 ? q : sum_of_scalars(p, total, q);
+    }
+    return total;
 }
 
 void update_weights(Program& p, Homes& homes, const Model& model, const Config& config) { Update(p, homes, model, config).run(); }

@@ -55,23 +55,28 @@ class Meaning {
         tell("the count of tokens", p.tokens);
     }
 
-    // The state after the step: what was last written to each of its buffers.
+    // The state after the step: what was last written to each of its buffers. Where nothing was, the unit's last op of the step is to blame.
     void left_behind(std::size_t r) {
         const Program& p = programs_[r];
         struct Last { TensorId tensor = -1; std::int32_t op = -1; };
         std::vector<Last> last(p.buffers.size());
         for (const TensorId t : p.initial_state()) last[static_cast<std::size_t>(p.tensor(t).buffer)].tensor = t;
-        for (std::size_t i = 0; i < p.ops.size(); ++i)
+        std::map<NameId, std::int32_t> last_of_unit;
+        for (std::size_t i = 0; i < p.ops.size(); ++i) {
+            if (p.ops[i].part == Part::step) last_of_unit[p.ops[i].unit] = static_cast<std::int32_t>(i);
             for (const TensorId t : p.outputs(p.ops[i]))
                 if (p.ops[i].kind != Kind::split) last[static_cast<std::size_t>(p.tensor(t).buffer)] = {t, static_cast<std::int32_t>(i)};
+        }
         for (std::size_t b = 0; b < p.buffers.size(); ++b) {
             const std::string& name = p.tables->name(p.buffers[b].name);
             const Flat* flat = p.buffers[b].persistent ? flat_of(p, std::string_view(name).substr(2)) : nullptr;
             if (!flat) continue;
             const List& list = flat_[r][last[b].tensor];
+            const auto of_unit = last_of_unit.find(p.tables->intern(flat->unit));
+            const std::int32_t op = last[b].op >= 0 || of_unit == last_of_unit.end() ? last[b].op : of_unit->second;
             for (std::size_t i = 0; i < flat->segments.size(); ++i) {
                 const std::string& parameter = p.parameters[static_cast<std::size_t>(flat->segments[i].parameter)].name;
-                record(fmt::format("{} of {} after the step", name[0], parameter), {i < list.size() ? list[i] : Value{}, p.coordinate, last[b].op});
+                record(fmt::format("{} of {} after the step", name[0], parameter), {i < list.size() ? list[i] : Value{}, p.coordinate, op});
             }
         }
     }

@@ -17,7 +17,7 @@ StateBytes state_bytes(const Program& p) {
         const char letter = p.tables->name(b.name).empty() ? ' ' : p.tables->name(b.name)[0];
         if (b.persistent && b.book == Book::weights) s.weights += b.bytes;
         if (b.persistent && b.book == Book::optimizer) (letter == 'P' ? s.masters : s.moments) += b.bytes;
-        if (b.book == Book::gradients) s.gradients += b.bytes;
+        if (b.book == Book::gradients && letter == 'G') s.gradients += b.bytes;  // where sums are kept, not on their way there
     }
     return s;
 }

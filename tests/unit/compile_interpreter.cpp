@@ -83,10 +83,9 @@ class Machine : Ranks {
             if (t == p.tokens) out_.tokens.push_back(agreed(pp, t));
             if (t == p.norm && pp == 0) out_.norm2.push_back(agreed(pp, t));
         }
-        const auto [begin, end] = dying_[pp].equal_range(i);
-        for (auto it = begin; it != end; ++it)
-            for (const std::size_t rank : here_[pp])
-                arenas_[rank].poison(it->second->offset, it->second->offset + it->second->bytes);
+        const auto [first, last] = dying_[pp].equal_range(i);
+        for (auto it = first; it != last; ++it)
+            for (const std::size_t rank : here_[pp]) arenas_[rank].poison(begin(p, *it->second), begin(p, *it->second) + it->second->bytes);
     }
 
     double agreed(std::size_t pp, TensorId t) {
@@ -100,7 +99,7 @@ class Machine : Ranks {
         const Program& p = program(rank);
         if (op.workspace >= 0) {
             const Buffer& w = p.buffers[static_cast<std::size_t>(op.workspace)];
-            arenas_[rank].poison(w.offset, w.offset + w.bytes);
+            arenas_[rank].poison(begin(p, w), begin(p, w) + w.bytes);
         }
         if (op.kind == Kind::join) {  // the views are the buffer; only the padding is written
             const Flat& flat = p.flats[static_cast<std::size_t>(p.attributes(op).unit)];
@@ -127,8 +126,8 @@ class Machine : Ranks {
         const Attributes& a = p.attributes(op);
         const TensorId t = p.outputs(op)[0];
         for (const std::size_t rank : here_[pp]) {
-            const std::int64_t begin = address(rank, t);
-            arenas_[rank].poison(begin, begin + p.tables->bytes(p.tensors[static_cast<std::size_t>(t)].type));
+            const std::int64_t at = address(rank, t);
+            arenas_[rank].poison(at, at + p.tables->bytes(p.tensors[static_cast<std::size_t>(t)].type));
         }
         posted_[pp].push_back({t, op.until < 0 ? i + 1 : op.until, a.peer, a.gradient, a.chunk, op.microbatch, {}});
     }

@@ -1,6 +1,6 @@
 // Runs the programs of all ranks in one process, in float64, and trusts nothing: an independent reading of what a program means.
 //
-// One arena per rank, byte-addressed as lay_out has it; an element is readable only where the last write put the whole of it,
+// One arena per rank, byte-addressed as lay_out has it, tier behind tier; an element is readable only where the last write put the whole of it,
 // freed memory is poisoned, and kernels are the plain formulas. A collective is assembled from what the members' types say they
 // hold, never from knowledge of the pair; a send blocks until its receive is posted, and what it carries lands as late as it may.
 // All values are float64 whatever their type: programs in bf16 and fp32 mean the same here. Data, weights and masks are functions

@@ -305,6 +305,7 @@ double loaded(const KernelCall& c, Input input, std::int64_t sample, std::int64_
 
 void compute(KernelCall& c) {
     switch (c.op.kind) {
+        case Kind::move: c.out[0].x = c.in[0].x; return;
         case Kind::matmul:
         case Kind::matmul_gelu: return matmul(c);
         case Kind::add:

@@ -37,7 +37,9 @@ Ranks::Ranks(const std::vector<Program>& programs, const Settings& s)
         ranks_.push_back(grid_.coordinate(r));
         const auto pp = static_cast<std::size_t>(ranks_.back()[Axis::pp]);
         here_[pp].push_back(static_cast<std::size_t>(r));
-        arenas_.emplace_back(programs[pp].peaks[0].arena);
+        std::int64_t bytes = 0;
+        for (const TierPeak& tier : programs[pp].peaks) bytes += tier.arena;
+        arenas_.emplace_back(bytes);
         initialize(static_cast<std::size_t>(r));
     }
 }
@@ -60,12 +62,18 @@ void Ranks::for_each_element(std::size_t rank, const Parameter& q, F f) {
     }
 }
 
+std::int64_t Ranks::begin(const Program& p, const Buffer& b) {
+    std::int64_t before = 0;
+    for (std::size_t t = 0; t < static_cast<std::size_t>(b.tier); ++t) before += p.peaks[t].arena;
+    return before + b.offset;
+}
+
 std::int64_t Ranks::address(std::size_t rank, TensorId t) const {
     const Program& p = program(rank);
     const Tensor& x = p.tensors[static_cast<std::size_t>(t)];
     const Buffer& b = p.buffers[static_cast<std::size_t>(x.buffer)];
     if (b.offset < 0) fail(p.name(t) + " has no place");
-    return b.offset +
+    return begin(p, b) +
            (x.offset + grid_.position(ranks_[rank], x.slice_axes) * p.tables->count(x.type)) * bytes_of(p.type(t).dtype);
 }
 
@@ -112,7 +120,7 @@ Ranks::Home Ranks::home(std::size_t rank, BufferId b) const {
     const auto t = std::find_if(p.tensors.begin(), p.tensors.end(), [b](const Tensor& x) { return x.buffer == b; });
     const TensorType& type = p.tables->type(t->type);
     const auto elements = indices(grid_, type, 0, ranks_[rank]);
-    return {p.buffers[static_cast<std::size_t>(b)].offset, elements[0], static_cast<std::int64_t>(elements.size()), bytes_of(type.dtype)};
+    return {begin(p, p.buffers[static_cast<std::size_t>(b)]), elements[0], static_cast<std::int64_t>(elements.size()), bytes_of(type.dtype)};
 }
 
 void Ranks::initialize(std::size_t rank) {

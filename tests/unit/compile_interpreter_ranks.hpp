@@ -12,6 +12,8 @@ class Ranks {
 
     const Program& program(std::size_t rank) const { return programs_[static_cast<std::size_t>(ranks_[rank][Axis::pp])]; }
     std::int64_t address(std::size_t rank, TensorId) const;
+    // Where a buffer begins in its rank's arena: the tiers lie in it one behind the other.
+    static std::int64_t begin(const Program&, const Buffer&);
     Piece shaped(std::size_t rank, TensorId t) { return of_type(rank, program(rank).tensors[static_cast<std::size_t>(t)].type); }
     // Throws where an element is not there.
     Piece read(std::size_t rank, TensorId);

@@ -116,6 +116,11 @@ const std::vector<Share>& shares() {
                             "... and sums there", "scatter of another sum", "scatter made twice", "sum over replicas dropped",
                             "sum over replicas made twice", "old weights gathered", "new weights not gathered"});
         out.push_back({"zero", 2800, {"wrong key-value group", "mask of documents forgotten"}});
+        for (Share& s : out)  // no tier but the device's
+            for (const MutationKind& kind : tier_mutations()) s.lacks.insert(kind.name);
+        out.push_back({"offload", 2500,
+                       {"ring turn skipped", "nesting of cuts exchanged", "wrong key-value group", "mask of documents forgotten", "the copy of an earlier gather",
+                        "gather behind its use", "sum over replicas dropped", "sum over replicas made twice", "old weights gathered", "results of a bucket exchanged"}});
         return out;
     }();
     return all;
@@ -123,7 +128,7 @@ const std::vector<Share>& shares() {
 
 std::vector<MutationKind> all_mutations() {
     std::vector<MutationKind> kinds;
-    for (const auto& list : {move_mutations(), sum_mutations(), memory_mutations(), meaning_mutations(), zero_mutations()})
+    for (const auto& list : {move_mutations(), sum_mutations(), memory_mutations(), meaning_mutations(), zero_mutations(), tier_mutations()})
         kinds.insert(kinds.end(), list.begin(), list.end());
     return kinds;
 }

@@ -27,9 +27,9 @@ void move_op(Program& p, std::size_t from, std::size_t to) {
 }
 
 void set_operands(Program& p, Op& op, const std::vector<TensorId>& in, const std::vector<TensorId>& out) {
-    op.first = static_cast<std::int32_t>(p.operands.size());
-    op.inputs = static_cast<std::uint16_t>(in.size());
-    op.outputs = static_cast<std::uint16_t>(out.size());
+    op.first = static_cast<std::uint32_t>(p.operands.size());
+    op.inputs = static_cast<std::uint32_t>(in.size());
+    op.outputs = static_cast<std::uint32_t>(out.size());
     p.operands.insert(p.operands.end(), in.begin(), in.end());
     p.operands.insert(p.operands.end(), out.begin(), out.end());
 }

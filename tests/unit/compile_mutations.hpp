@@ -53,6 +53,7 @@ std::vector<MutationKind> sum_mutations();      // accumulations, counts, norms
 std::vector<MutationKind> memory_mutations();   // the layout
 std::vector<MutationKind> meaning_mutations();  // well typed, but another program
 std::vector<MutationKind> zero_mutations();     // gathers and reductions of cut training state
+std::vector<MutationKind> tier_mutations();     // moves between memories
 
 // ---- where ----
 Applies of_kind(std::initializer_list<Kind>);

@@ -144,7 +144,6 @@ bool dropped_one_read(const Site& s) {
 }
 
 bool is_clone(const Program&, const Op& op) { return op.clone; }
-bool is_view_op(const Program&, const Op& op) { return op.kind == Kind::split || op.kind == Kind::join; }
 
 }  // namespace
 

@@ -168,7 +168,7 @@ bool ring_turn_skipped(const Site& s) {
     Placement to = s.p.destination(s.op());
     Cut& cut = to.cuts[static_cast<std::size_t>(c.from_dim)].cut[0];
     const int n = s.p.grid().extent(cut.axis);
-    cut.turn = static_cast<std::int16_t>((cut.turn + 1) % n);
+    cut.turn = (cut.turn + 1) % n;
     if (to == s.p.type(s.in()[0]).place) return false;
     return redirect(s, to);
 }
