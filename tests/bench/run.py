@@ -3,8 +3,10 @@
     python3 tests/bench/run.py --binary build/quadrille [--torch PYTHON] [--only SECTION]... [--quick]
 
 Sections: gemm (matrix products), gpt2 (GPT-2 124M against those products and against PyTorch), grids (two ranks of one thread against
-one rank of two), zero (the training state cut over two ranks against whole on both), overhead (the executor's share of a step), start (of
-the quickstart, up to its first step), collectives (against the MPI library's own), storage (the nvme tier against fio).
+one rank of two), zero (the training state cut over two ranks against whole on both), recompute (against none), offload (of the
+optimizer), budget (states four times device.memory_limit, from disk), overhead (the executor's share of a step), start (of the
+quickstart, up to its first step), plan (of Llama-3 405B on 16,384 ranks), collectives (against the MPI library's own), storage (the
+nvme tier against fio).
 
 What is compared is run in turn, so that a disturbance meets both sides; a ratio is made within each repetition and the table has
 the median. Nothing here asserts: times on a shared machine are reported, never a reason to fail. --quick is a smoke test: tiny
@@ -12,20 +14,24 @@ models, one repetition, figures without meaning.
 """
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from trainer import Trainer, read_record, show  # noqa: E402
 
+import homes  # noqa: E402
 import shapes  # noqa: E402
 import start  # noqa: E402
 import storage  # noqa: E402
 from torch_side import TorchSide  # noqa: E402
 
 THREADS = 2  # of the machine that a measurement uses: one rank of two, or two ranks of one
+INPUTS = pathlib.Path(__file__).resolve().parents[2] / "inputs"
 COLUMNS = "{:<58} {:>10} {:<9} {:>8}  {}"
 
 
@@ -119,18 +125,6 @@ def measure_grids(bench):
         bench.row(f"{name} fp32 {axis} 2: two ranks of one / one rank of two", [b / a for a, b in zip(one, two)], "", goal)
 
 
-def measure_zero(bench):
-    name = shapes.name(bench.options)
-    source = shapes.gpt2(bench.options, "fp32", shapes.GRIDS["dp"][0])
-    seconds = {stage: [] for stage in range(4)}
-    for _ in bench.repetitions():
-        for stage, of_stage in seconds.items():
-            record = bench.train(source, 2, 1, ["grid.dp=2", f"sharding.zero_stage={stage}"])
-            of_stage.append(1 / tokens_per_second(record))
-    for stage, goal in ((1, None), (2, None), (3, 1.15)):
-        bench.row(f"{name} fp32 dp 2: step time at ZeRO stage {stage} / 0", [a / b for a, b in zip(seconds[stage], seconds[0])], "", goal, least=False)
-
-
 def measure_overhead(bench):
     name = shapes.name(bench.options)
     small = shapes.small()
@@ -151,6 +145,23 @@ def measure_start(bench):
     bench.row("quickstart, 4 ranks: launch to the first step's begin", seconds, "s", 2, least=False)
 
 
+def measure_plan(bench):
+    """Time and memory of `plan` for the largest input, on one core."""
+    command = [bench.trainer.binary, "plan", INPUTS / "llama3-405b.yaml", "--ranks", "16384", "--json"]
+    seconds, gib = [], []
+    for _ in bench.repetitions():
+        begin = time.monotonic()
+        process = os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
+        _, status, used = os.wait4(process, 0)
+        seconds.append(time.monotonic() - begin)
+        gib.append(used.ru_maxrss / (1 << 20))
+        if status != 0:
+            raise SystemExit(f"the plan that is measured failed: wait status {status}")
+    on_cpu = f"{used.ru_utime + used.ru_stime:.2f} s of one core"  # what others on the machine do not stretch
+    bench.row("plan of Llama-3 405B, 16,384 ranks: time", seconds, "s", 10, least=False, note=on_cpu)
+    bench.row("plan of Llama-3 405B, 16,384 ranks: peak of the process", gib, "GiB", 2, least=False)
+
+
 def measure_collectives(bench):
     path = bench.folder / "collectives.json"
     bench.trainer.environment["OMP_NUM_THREADS"] = "1"
@@ -169,8 +180,9 @@ def measure_collectives(bench):
                   note=f"native {statistics.median(native) * 1e6:.1f} us")
 
 
-SECTIONS = {"gemm": measure_products, "gpt2": measure_gpt2, "grids": measure_grids, "zero": measure_zero, "overhead": measure_overhead,
-            "start": measure_start, "collectives": measure_collectives, "storage": storage.measure}
+SECTIONS = {"gemm": measure_products, "gpt2": measure_gpt2, "grids": measure_grids, "zero": homes.measure_zero, "recompute": homes.measure_recompute,
+            "offload": homes.measure_offload, "budget": homes.measure_budget, "overhead": measure_overhead,
+            "start": measure_start, "plan": measure_plan, "collectives": measure_collectives, "storage": storage.measure}
 
 
 def parse_options():

@@ -126,7 +126,9 @@ def large_stage_messages(lab):
     big = {"num_layers": 8, "hidden_size": 512, "num_attention_heads": 4, "ffn_hidden_size": 64, "seq_length": 2048, "vocab_size": 256}
     write_counting_text(lab.folder / "long.txt", lines=4000)
     interleaved = "pipeline.schedule=interleaved pipeline.virtual_stages=2"
-    lab.run(2, f"grid.pp=2 {interleaved} train.global_batch_size=8 train.micro_batch_size=4 train.steps=1", "long.txt", big, seconds=240)
+    for stages, batch in ((2, 8), (4, 16)):  # 4 x 2048 x 512 fp32: each message between stages has 16 MiB
+        lab.run(stages, f"grid.pp={stages} {interleaved} train.global_batch_size={batch} train.micro_batch_size=4 train.steps=1", "long.txt", big,
+                seconds=300)
     none = {"OMPI_MCA_btl_vader_eager_limit": "64", "OMPI_MCA_btl_self_eager_limit": "64", "MPIR_CVAR_CH4_SHM_POSIX_EAGER": "0"}
     reference, _ = lab.run(2, f"grid.pp=2 {interleaved}", model={"num_layers": 4})
     record, _ = lab.run(2, f"grid.pp=2 {interleaved}", model={"num_layers": 4}, environment=none)
@@ -142,6 +144,40 @@ def evaluations(lab, changes, runs):
         record, _ = lab.run(ranks, f"{changes} {further}")
         complaints += differences(f"evaluation with {further}", record["evaluation/loss"], reference["evaluation/loss"], allowed)
     return complaints
+
+
+def an_optimizer_elsewhere(lab):
+    """13: fifty steps with two groups of parameters (decayed or not) have the same bits wherever the optimizer is, on any number of threads."""
+    changes = "train.steps=50 optimizer.weight_decay=0.1"
+    reference, _ = lab.run(1, changes)
+    complaints = []
+    for tier in ("none", "cpu", f"nvme offload.nvme_path={lab.folder}"):
+        for threads in (1, 3, 4):
+            record, _ = lab.run(1, f"{changes} offload.optimizer={tier} device.threads={threads}")
+            complaints += [f"{tier}, {threads} threads: {c}" for c in losses(record, reference, 0)]
+    return complaints
+
+
+def what_recompute_needs_under_zero_3(lab):
+    """39: stage 3, recompute, prefetch and activations elsewhere together: the numbers of one rank, in the memory that was planned."""
+    reference, _ = lab.run(1)
+    complaints = []
+    for granularity in ("selective", "full"):
+        for prefetch in (0, 1):
+            for activations in ("none", "cpu"):
+                changes = f"recompute.granularity={granularity} sharding.prefetch={prefetch} offload.activations={activations}"
+                record, _ = lab.run(2, f"grid.dp=2 sharding.zero_stage=3 {changes}")
+                complaints += [f"{changes}: {c}" for c in losses(record, reference)]
+                if not numpy.array_equal(record["memory/predicted_peak"], record["memory/measured_peak"]):
+                    complaints.append(f"{changes}: {record['memory/measured_peak']} bytes, planned were {record['memory/predicted_peak']}")
+    return complaints
+
+
+def recompute_saves(lab):
+    """40: each granularity needs less activation memory than the one before, as measured."""
+    activations = [lab.run(1, f"recompute.granularity={granularity}", model={"num_layers": 6})[0]["memory/measured_peak"][0, 0, 3]
+                   for granularity in ("none", "selective", "full")]
+    return [] if activations[0] > activations[1] > activations[2] else [f"activations of none, selective, full: {activations} bytes"]
 
 
 def held_out_sample_of_one(lab):
@@ -170,7 +206,7 @@ def throughput(lab):
 
 CHECKS = (rows_that_count_differently, a_batch_that_counts_nothing, one_line_per_step, accumulation_in_fp32, norm_before_clipping,
           bf16_weights_move, decay_spares_norms, fewer_elements_than_ranks, large_stage_messages, held_out_sample_of_one,
-          evaluation_without_dropout, throughput)
+          evaluation_without_dropout, throughput, an_optimizer_elsewhere, what_recompute_needs_under_zero_3, recompute_saves)
 
 
 def main():
