@@ -14,7 +14,7 @@ read -ra extra <<<"${MPIRUN_FLAGS:-}"
 
 if [[ -n ${SLURM_JOB_ID:-} && -z ${MPIRUN:-} ]] && command -v srun >/dev/null; then
     # srun no longer inherits --cpus-per-task from sbatch (Slurm 22.05).
-    exec srun --ntasks="$ranks" ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} "${extra[@]}" "$@"
+    exec srun --cpu-bind=none --ntasks="$ranks" ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} "${extra[@]}" "$@"
 fi
 
 mpirun=${MPIRUN:-mpirun}

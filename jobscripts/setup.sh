@@ -143,7 +143,7 @@ may_install() {
 find_missing "${needs[@]}" "${wishes[@]}"
 if [[ ${#missing[@]} -gt 0 ]] && may_install; then
     read -ra packages <<<"$(words_of 3)"
-    apt_install "${packages[@]}"
+    apt_install "${packages[@]}" || echo "setup.sh: apt could not install them; looks at what there is" >&2
     hash -r
 fi
 find_missing "${wishes[@]}"

@@ -2,6 +2,7 @@
 #include "base/error.hpp"
 #include "record/version.hpp"
 #include "train/commands.hpp"
+#include "train/launcher.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -71,7 +72,7 @@ int main(int argc, char** argv) {
         return run(argc, argv);
     } catch (const std::exception& e) {
         const Failure failure = failure_of(e);
-        fmt::print(stderr, "quadrille: {}\n", failure.message);
+        complain(argc, argv, failure);
         return static_cast<int>(failure.exit);
     }
 }

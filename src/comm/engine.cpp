@@ -100,6 +100,11 @@ void Engine::wait(const Ticket& ticket) {
     if (!State::over(ticket)) state_->wait_until([&ticket] { return State::over(ticket); });
 }
 
+void Engine::fail(std::exception_ptr why) {
+    const auto lock = state_->lock_as_caller();
+    state_->fail(std::move(why));
+}
+
 void Engine::run(const Move& move, MoveTimes* times) {
     State& s = *state_;
     Ticket ticket;

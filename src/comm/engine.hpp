@@ -8,6 +8,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 
@@ -65,6 +66,10 @@ class Engine {
     bool done(const Ticket& ticket);
     // start and wait, without waking the progress thread for it.
     void run(const Move& move, MoveTimes* times = nullptr);
+    // Gives up, since something else has failed: once it returns, no thread of the engine touches a move, its buffers or its times again
+    // (the MPI library may still write to the buffers of what is in flight), and whoever waits or starts gets `why`. The world is told that
+    // it cannot end MPI in order. Of several failures the first stays.
+    void fail(std::exception_ptr why);
 
   private:
     struct State;

@@ -25,6 +25,13 @@ void Engine::State::check_failure() {
     std::rethrow_exception(failure);
 }
 
+void Engine::State::fail(std::exception_ptr why) {
+    if (failure) return;
+    failure = std::move(why);
+    failed.store(true, std::memory_order_release);
+    world.abandon();
+}
+
 std::unique_lock<std::mutex> Engine::State::lock_as_caller() {
     callers.fetch_add(1, std::memory_order_relaxed);
     std::unique_lock lock(mutex);

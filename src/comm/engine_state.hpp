@@ -70,6 +70,7 @@ struct Engine::State {
 
     static bool over(const Ticket& t) { return t.work_ == nullptr || t.work_->generation() != t.generation_; }
     void check_failure();
+    void fail(std::exception_ptr why);  // under the lock
     void take_staging(Group& group);
     Lane& lane_of(const Move& move);
     void validate(const Move& move) const;
@@ -95,9 +96,7 @@ auto Engine::State::guarded(F f) {
         if (failure) std::rethrow_exception(failure);
         return f();
     } catch (...) {
-        failure = std::current_exception();
-        failed.store(true, std::memory_order_release);
-        world.abandon();
+        fail(std::current_exception());
         throw;
     }
 }

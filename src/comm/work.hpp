@@ -57,8 +57,6 @@ class Work {
     const Move& move() const { return *move_; }
     const std::vector<Ticket>& after() const { return after_; }
     Lane& lane() const { return *lane_; }
-    int tag() const { return tag_; }
-    const MoveTimes& record() const { return record_; }
     std::byte* staging() const { return channel_.staging; }
     std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 

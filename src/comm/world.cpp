@@ -63,12 +63,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 World::World(int* argc, char*** argv) {
     int provided = MPI_THREAD_SINGLE;
     mpi_check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
-    if (provided != MPI_THREAD_MULTIPLE) {
-        const std::string name = library();
-        MPI_Finalize();
-        throw Error(Exit::refused, fmt::format("MPI_THREAD_MULTIPLE (level {}) is needed, but {} offers level {}",
-                                               static_cast<int>(MPI_THREAD_MULTIPLE), name, provided));
-    }
+    if (provided != MPI_THREAD_MULTIPLE) refuse_threads(provided);
     mpi_check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
     mpi_check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
@@ -77,6 +72,25 @@ World::World(int* argc, char*** argv) {
     find_node();
     find_cpus();
     measure_clocks();
+}
+
+bool World::started() {
+    int flag = 0;
+    MPI_Initialized(&flag);
+    return flag != 0;
+}
+
+void World::refuse_threads(int provided) {
+    const std::string name = library();
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Finalize();
+    if (rank != 0) {  // a launcher ends the job once one rank has: not before the first has spoken
+        std::this_thread::sleep_for(std::chrono::seconds(1));
+        throw Error(Exit::refused, "");
+    }
+    throw Error(Exit::refused, fmt::format("MPI_THREAD_MULTIPLE (level {}) is needed, but {} offers level {}",
+                                           static_cast<int>(MPI_THREAD_MULTIPLE), name, provided));
 }
 
 World::~World() {
@@ -206,23 +220,23 @@ std::vector<std::int64_t> World::gather(std::span<const std::int64_t> values) co
     return gather_values<std::int64_t>(comm_, rank_, size_, values);
 }
 
-std::vector<std::string> World::gather(const std::string& text) const {
-    require(text.size() <= std::numeric_limits<int>::max(), "gather is for small things");
-    const auto bytes = static_cast<int>(text.size());
-    std::vector<int> counts(rank_ == 0 ? static_cast<std::size_t>(size_) : 0), places(counts.size());
-    mpi_check(MPI_Gather(&bytes, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, comm_));
-    std::int64_t total = 0;
-    for (std::size_t r = 0; r < counts.size(); ++r) {
-        places[r] = static_cast<int>(total);
-        total += counts[r];
+std::vector<std::string> World::gather(const std::string& text, std::int64_t piece) const {
+    constexpr int tag = 2;
+    const auto bytes = static_cast<std::int64_t>(text.size());
+    const std::vector<std::int64_t> lengths = gather(std::span<const std::int64_t>(&bytes, 1));
+    if (rank_ != 0) {
+        for (std::int64_t at = 0; at < bytes; at += piece)
+            mpi_check(MPI_Send(text.data() + at, static_cast<int>(std::min(piece, bytes - at)), MPI_BYTE, 0, tag, comm_));
+        return {};
     }
-    require(total <= std::numeric_limits<int>::max(), "gather is for small things");
-    std::string all(static_cast<std::size_t>(total), '\0');
-    mpi_check(MPI_Gatherv(text.data(), bytes, MPI_BYTE, all.data(), counts.data(), places.data(), MPI_BYTE, 0, comm_));
-    std::vector<std::string> out;
-    for (std::size_t r = 0; r < counts.size(); ++r)
-        out.push_back(all.substr(static_cast<std::size_t>(places[r]), static_cast<std::size_t>(counts[r])));
-    return out;
+    std::vector<std::string> all = {text};
+    for (int r = 1; r < size_; ++r) {
+        const std::int64_t length = lengths[static_cast<std::size_t>(r)];
+        std::string& theirs = all.emplace_back(static_cast<std::size_t>(length), '\0');
+        for (std::int64_t at = 0; at < length; at += piece)
+            mpi_check(MPI_Recv(theirs.data() + at, static_cast<int>(std::min(piece, length - at)), MPI_BYTE, r, tag, comm_, MPI_STATUS_IGNORE));
+    }
+    return all;
 }
 
 }  // namespace quadrille

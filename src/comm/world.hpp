@@ -23,8 +23,10 @@ double now();
 
 class World {
   public:
-    // Starts MPI. Error{refused} if the library does not offer MPI_THREAD_MULTIPLE. Collective over all ranks.
+    // Starts MPI. Error{refused} if the library does not offer MPI_THREAD_MULTIPLE, which all ranks find alike: rank 0's has the message, the
+    // others' is empty. Collective over all ranks.
     World(int* argc, char*** argv);
+    static bool started();  // whether this process has ever started MPI, which it can do once
     // Ends MPI; collective. With messages still in flight (see abandon) it aborts the job with rank_failed instead of hanging.
     ~World();
     World(const World&) = delete;
@@ -54,12 +56,14 @@ class World {
     // Rank 0 gets everyone's values, rank-major (size() * values.size()); the others an empty vector. Equal lengths on all ranks.
     std::vector<double> gather(std::span<const double> values) const;
     std::vector<std::int64_t> gather(std::span<const std::int64_t> values) const;
-    std::vector<std::string> gather(const std::string& text) const;
+    // The same for texts of any lengths, rank by rank, in messages of up to `piece` bytes.
+    std::vector<std::string> gather(const std::string& text, std::int64_t piece = std::int64_t{1} << 30) const;
 
     // Seconds to add to `rank`'s now() to get rank 0's, measured at start (0 where it is within the measurement's error).
     double clock_offset(int rank) const { return clock_offsets_[static_cast<std::size_t>(rank)]; }
 
   private:
+    [[noreturn]] static void refuse_threads(int provided);
     void find_node();
     void find_cpus();
     void measure_clocks();

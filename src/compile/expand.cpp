@@ -18,8 +18,8 @@ class Ring {
     void run() {
         const bool backward = op_.kind == Kind::attention_dx;
         std::vector<TensorId> state, next;
-        for (std::int16_t j = 0; j < turns_; ++j) {
-            if (j + 1 < turns_) next = turned({in_[1], in_[2]}, static_cast<std::int16_t>(j + 1));
+        for (std::int32_t j = 0; j < turns_; ++j) {
+            if (j + 1 < turns_) next = turned({in_[1], in_[2]}, j + 1);
             if (backward && j > 0) {
                 const auto moved = turned({state[1], state[2]}, j);
                 state = {state[0], moved[0], moved[1]};
@@ -41,7 +41,7 @@ class Ring {
 
   private:
     // Both tensors moved on to turn j, in one call.
-    std::vector<TensorId> turned(std::vector<TensorId> pair, std::int16_t j) {
+    std::vector<TensorId> turned(std::vector<TensorId> pair, std::int32_t j) {
         TensorType to = p_.type(pair[0]);
         to.place.cuts[1].cut[0].turn = j;
         Attributes a;
@@ -63,7 +63,7 @@ class Ring {
     const Where where_;
     Attributes a_;
     std::vector<TensorId> in_, outputs_;
-    int turns_ = 1;
+    std::int32_t turns_ = 1;
 };
 
 }  // namespace

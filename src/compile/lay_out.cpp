@@ -41,13 +41,23 @@ class LayOut {
         for (Buffer& b : p_.buffers)
             if (b.persistent) b.first = 0, b.last = end_;
         for (int tier = 0; tier < tier_count; ++tier) place(static_cast<Tier>(tier));
-        p_.staging = workspace.of_group > 0 ? workspace.of_group * static_cast<std::int64_t>(collective_groups(p_).size()) : 0;
-        TierPeak& device = p_.peaks[static_cast<std::size_t>(Tier::device)];
-        device.books[static_cast<std::size_t>(Book::buffers)] += p_.staging;
-        device.arena += p_.staging;
+        p_.staging = {};
+        if (workspace.of_group > 0) stage(Tier::device, workspace.of_group * static_cast<std::int64_t>(collective_groups(p_).size()), buffer_alignment);
+        if (p_.peaks[static_cast<std::size_t>(Tier::nvme)].arena > 0) stage(Tier::host, workspace.of_disk, disk_alignment);
     }
 
   private:
+    // So many bytes behind the buffers of a tier, beginning at a multiple of this.
+    void stage(Tier tier, std::int64_t bytes, std::int64_t alignment) {
+        if (bytes == 0) return;
+        TierPeak& peak = p_.peaks[static_cast<std::size_t>(tier)];
+        const std::int64_t begin = (peak.arena + alignment - 1) / alignment * alignment;
+        peak.packing += begin - peak.arena;
+        peak.books[static_cast<std::size_t>(Book::buffers)] += bytes;
+        peak.arena = begin + bytes;
+        p_.staging[static_cast<std::size_t>(tier)] = bytes;
+    }
+
     Buffer& buffer(BufferId b) { return p_.buffers[static_cast<std::size_t>(b)]; }
 
     void find_lifetimes(const Workspace& workspace) {
@@ -55,7 +65,7 @@ class LayOut {
         for (std::int32_t i = 0; i < end_; ++i) {
             Op& op = p_.ops[static_cast<std::size_t>(i)];
             const std::int32_t last = std::max(i, op.until < 0 ? i : op.until - 1);
-            for (std::int32_t k = op.first; k < op.first + op.inputs + op.outputs; ++k) touch(p_.operands[static_cast<std::size_t>(k)], i, last);
+            for (std::uint32_t k = op.first; k < op.first + op.inputs + op.outputs; ++k) touch(p_.operands[k], i, last);
             op.workspace = -1;
             const std::int64_t bytes = workspace.of_op ? known_workspace(workspace, op) : 0;
             if (bytes == 0) continue;

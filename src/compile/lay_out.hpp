@@ -13,11 +13,12 @@ struct Workspace {
     // Bytes of scratch memory that an op's kernel needs; 0 for none. A function of the op's kind, attributes and operand types alone, so it is
     // asked once for all microbatches.
     std::function<std::int64_t(const Program&, const Op&)> of_op;
-    std::int64_t of_group = 0;  // bytes of staging for each group of ranks that collectives go over
+    std::int64_t of_group = 0;  // bytes of staging on the device for each group of ranks that collectives go over
+    std::int64_t of_disk = 0;   // bytes of staging in host memory where there is an nvme tier
 
     Workspace() = default;
     template <std::invocable<const Program&, const Op&> F>
-    Workspace(F f, std::int64_t group = 0) : of_op(std::move(f)), of_group(group) {}
+    Workspace(F f, std::int64_t group = 0, std::int64_t disk = 0) : of_op(std::move(f)), of_group(group), of_disk(disk) {}
 };
 
 constexpr std::int64_t buffer_alignment = 64;   // bytes, in memory

@@ -89,8 +89,8 @@ class Offload {
 
     void keep(const Op& op) {
         if (backward(op))
-            for (std::int32_t k = op.first; k < op.first + op.inputs; ++k)
-                if (const auto it = again_.find(p_.operands[static_cast<std::size_t>(k)]); it != again_.end()) p_.operands[static_cast<std::size_t>(k)] = it->second;
+            for (std::uint32_t k = op.first; k < op.first + op.inputs; ++k)
+                if (const auto it = again_.find(p_.operands[k]); it != again_.end()) p_.operands[k] = it->second;
         p_.ops.push_back(op);
     }
 

@@ -24,8 +24,8 @@ class Rewrite {
     }
     // Puts the op back, its inputs renamed.
     void keep(const Op& op) {
-        for (std::int32_t i = op.first; i < op.first + op.inputs; ++i) {
-            TensorId& t = program.operands[static_cast<std::size_t>(i)];
+        for (std::uint32_t i = op.first; i < op.first + op.inputs; ++i) {
+            TensorId& t = program.operands[i];
             t = renamed(t);
         }
         program.ops.push_back(op);

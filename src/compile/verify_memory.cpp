@@ -39,9 +39,9 @@ class Memory {
 
     // Every operand has a place inside the arena.
     void check_extent(const Op& op) {
-        const std::int64_t arena = p_.peaks[static_cast<std::size_t>(tier_)].arena - (tier_ == Tier::device ? p_.staging : 0);
-        for (std::int32_t k = op.first; k < op.first + op.inputs + op.outputs; ++k) {
-            const TensorId t = p_.operands[static_cast<std::size_t>(k)];
+        const std::int64_t arena = p_.peaks[static_cast<std::size_t>(tier_)].arena - p_.staging[static_cast<std::size_t>(tier_)];
+        for (std::uint32_t k = op.first; k < op.first + op.inputs + op.outputs; ++k) {
+            const TensorId t = p_.operands[k];
             const Buffer& b = p_.buffer(t);
             if (b.tier != tier_) continue;
             const Span s = span(t);

@@ -12,8 +12,9 @@ namespace quadrille {
 // What the input file cannot know: the job it is loaded for. Zero means unknown.
 struct Job {
     std::int64_t ranks = 0;             // of MPI, or `plan --ranks`; unknown: grid.dp auto becomes 1
-    int ranks_per_node = 1;             // the most on any node; they share its CPUs and memory
-    int cpus = 0;                       // CPUs in the affinity mask that those ranks share
+    int ranks_per_node = 1;             // the most on any node; they share its memory
+    int cpus = 0;                       // CPUs in a rank's affinity mask, the fewest of any rank
+    int cpu_sharers = 1;                // ranks of a node whose masks overlap, the most that any rank meets, itself included
     std::int64_t memory_available = 0;  // bytes on the node: the smaller of the cgroup's limit and the available memory
     bool planning = true;               // a plan needs neither the data files nor a memory limit
 };

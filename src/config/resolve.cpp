@@ -1,6 +1,7 @@
 #include "config/resolve.hpp"
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "config/numbers.hpp"
 #include "config/rules.hpp"
 
@@ -70,11 +71,12 @@ void resolve_optimizer(Config& config, const Settings& settings) {
 
 void resolve_device(Config& config, const Settings& settings, const Job& job, Rules& rules, std::vector<std::string>& warnings) {
     DeviceConfig& d = config.device;
-    const int share = job.cpus / std::max(1, job.ranks_per_node);
+    const int share = job.cpus / std::max(1, job.cpu_sharers);
     if (!settings.given("device.threads")) d.threads = std::max(1, share);
-    if (!job.planning && job.cpus > 0 && d.threads * job.ranks_per_node > job.cpus)
-        warnings.push_back(fmt::format("{} ranks of a node x device.threads {} = {} but they share {} CPUs", job.ranks_per_node,
-                                       d.threads, d.threads * job.ranks_per_node, job.cpus));
+    const std::int64_t threads = std::int64_t{d.threads} * job.cpu_sharers;
+    if (!job.planning && job.cpus > 0 && threads > job.cpus)
+        warnings.push_back(fmt::format("{} x device.threads {} = {} but {} {} CPUs", format_number_of(job.cpu_sharers, "rank"), d.threads, threads,
+                                       job.cpu_sharers == 1 ? "it has" : "they share", job.cpus));
     if (job.planning || job.memory_available == 0) return;
     const std::int64_t memory = job.memory_available / std::max(1, job.ranks_per_node);
     if (!settings.given("device.memory_limit")) d.memory_limit = std::max<std::int64_t>(1, memory - d.host_memory_limit);

@@ -72,7 +72,7 @@ struct Blocks {
 void sgemm(bool ta, bool tb, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const float* b,
            std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
     const auto status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
-    require(status == dnnl_success, fmt::format("gemm: oneDNN's sgemm failed with status {}", static_cast<int>(status)));
+    if (status != dnnl_success) require(false, fmt::format("gemm: oneDNN's sgemm failed with status {}", static_cast<int>(status)));
 }
 
 // The rows x cols block of a bf16 matrix at `first`, widened to fp32 rows cols + pad apart.

@@ -12,30 +12,16 @@ namespace quadrille {
 
 namespace {
 
-// What of the input cannot work with the data, a line each; refused all at once.
-void check_input(const Config& config) {
+// What config/check.cpp has made sure of, and the code below relies on.
+void require_checked(const Config& config) {
     const DataConfig& data = config.data;
     const bool synthetic = data.format == DataFormat::synthetic;
-    std::string problems;
-    const auto refuse = [&](std::string line) { problems += (problems.empty() ? "" : "\n") + line; };
-    if (!synthetic && data.train.empty())
-        refuse(fmt::format("data.train names no file; format {} needs one or more", spelling(data.format)));
-    if (!data.split.empty() && !data.valid.empty())
-        refuse("data.split and data.valid are both given, but held-out data comes from one of them");
-    const bool no_weight = std::any_of(data.split.begin(), data.split.end(), [](double w) { return !(w >= 0) || std::isinf(w); });
-    if (no_weight || (!data.split.empty() && !(data.split[0] > 0)) || data.split.size() > 3)
-        refuse("data.split must be up to three weights, none negative and the first positive: training, validation, test");
-    if (config.evaluation.interval > 0 && !synthetic && data.split.size() < 2 && data.valid.empty())
-        refuse(fmt::format("evaluation.interval is {}, but there is no held-out data: give data.valid or data.split",
-                           config.evaluation.interval));
-    if (data.end_of_document && (*data.end_of_document < 0 || *data.end_of_document >= config.model.vocab_size))
-        refuse(fmt::format("data.end_of_document is {}, but ids are 0 to model.vocab_size − 1 = {}", *data.end_of_document,
-                           config.model.vocab_size - 1));
-    const bool has_documents = data.format == DataFormat::text || data.format == DataFormat::megatron;
-    if (data.mask_across_documents && !data.end_of_document && !has_documents)
-        refuse(fmt::format("data.mask_across_documents needs data.end_of_document, since format {} does not say where documents end",
-                           spelling(data.format)));
-    if (!problems.empty()) throw Error(Exit::refused, problems);
+    const bool has_documents = data.end_of_document || data.format == DataFormat::text || data.format == DataFormat::megatron;
+    require(synthetic || !data.train.empty(), "data: files to train on");
+    require(data.split.empty() || (data.split.size() <= 3 && data.split[0] > 0), "data: up to three weights, the first positive");
+    require(data.split.empty() || data.valid.empty() || synthetic, "data: one way to hold out");
+    require(data.end_of_document.value_or(0) < config.model.vocab_size, "data: a document ends with a token of the vocabulary");
+    require(!data.mask_across_documents || has_documents, "data: a mask needs documents");
 }
 
 Documents documents_of(const DataConfig& data) {
@@ -65,7 +51,7 @@ class Opener {
     Opener(const Config& config, Data& out) : config_(config), data_(config.data), out_(out) {}
 
     void open() {
-        check_input(config_);
+        require_checked(config_);
         if (data_.end_of_document && !data_.mask_across_documents)
             out_.warnings.push_back("data.end_of_document has no effect without data.mask_across_documents");
         if (data_.format == DataFormat::synthetic) open_synthetic();

@@ -19,7 +19,8 @@ struct Data {
     std::vector<std::string> warnings;              // for stderr
 };
 
-// Opens and checks everything. Throws Error{refused} with file, field, value and what was expected.
+// Opens and checks everything, for a Config that load_config or parse_resolved made. Throws Error{refused} with file, field, value and what
+// was expected.
 Data open_data(const Config& config);
 
 }  // namespace quadrille

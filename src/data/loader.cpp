@@ -13,9 +13,9 @@ std::vector<std::int64_t> SequenceBlock::indices() const {
 Loader::Loader(const BatchReader& reader, const SequenceBlock& block, std::int64_t first_step, std::int64_t end_step, int depth)
     : reader_(reader), indices_(block.indices()), first_(first_step), end_(end_step), ring_(static_cast<std::size_t>(depth) + 1),
       ready_(first_step), wanted_(first_step) {
-    require(depth >= 0 && first_step >= 0 && end_step >= first_step, "a loader serves a range of steps");
+    require(depth >= 1 && first_step >= 0 && end_step >= first_step, "a loader serves a range of steps");
     require(block.dp * block.micro_batch * block.accumulation == reader.global_batch(), "the blocks of all dp ranks make the batch");
-    if (depth > 0) thread_ = std::thread([this] { work(); });
+    thread_ = std::thread([this] { work(); });
 }
 
 Loader::~Loader() {
@@ -24,7 +24,7 @@ Loader::~Loader() {
         stopping_ = true;
     }
     changed_.notify_all();
-    if (thread_.joinable()) thread_.join();
+    thread_.join();
 }
 
 void Loader::read_step(std::int64_t step) {
@@ -59,10 +59,6 @@ void Loader::work() {
 
 const StepBatch& Loader::next() {
     require(wanted_ < end_, "the loader has no more steps");
-    if (!thread_.joinable()) {
-        read_step(wanted_);
-        return slot(wanted_++);
-    }
     std::unique_lock lock(mutex_);
     const std::int64_t step = wanted_++;  // gives back the batch that was in use
     changed_.notify_all();

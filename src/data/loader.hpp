@@ -27,7 +27,7 @@ struct StepBatch {
 
 class Loader {
   public:
-    // Serves steps first_step, first_step + 1, … end_step − 1 (from 0). `depth` batches are read ahead; 0: none, and no thread.
+    // Serves steps first_step, first_step + 1, … end_step − 1 (from 0). `depth` batches, at least 1, are read ahead.
     // The reader must outlive the loader.
     Loader(const BatchReader& reader, const SequenceBlock& block, std::int64_t first_step, std::int64_t end_step, int depth);
     ~Loader();

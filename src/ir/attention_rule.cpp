@@ -50,11 +50,11 @@ void check_cuts(const Operands& x, bool documents) {
 }
 
 // Whose keys these are: 0 where they are whole, or one's own.
-std::int16_t turn_of(const Operands& x, const Attributes& a) {
+std::int32_t turn_of(const Operands& x, const Attributes& a) {
     Cuts home = x.k.place.cuts[1];
     if (home.empty()) return 0;
-    std::int16_t turn = 0;
-    for (Cut& c : home.cut) turn = std::max(turn, std::exchange(c.turn, std::int16_t{0}));
+    std::int32_t turn = 0;
+    for (Cut& c : home.cut) turn = std::max(turn, std::exchange(c.turn, std::int32_t{0}));
     demand(home == x.q.place.cuts[1] && home.count == 1, "attention: a ring goes over the one axis that cuts the queries");
     demand(a.ring || a.unexpanded, "attention: keys are cut, so it must be one turn of a ring");
     return turn;
@@ -62,7 +62,7 @@ std::int16_t turn_of(const Operands& x, const Attributes& a) {
 
 // The turns that the results cover; 0 when all are in, so that they are complete.
 std::int32_t turns_covered(Tables& tables, const Operands& x, const Attributes& a) {
-    const std::int16_t turn = turn_of(x, a);
+    const std::int32_t turn = turn_of(x, a);
     if (!a.ring) return 0;
     std::int32_t covers = tables.covers(Contribution{turn, 0});
     if (a.carries) {

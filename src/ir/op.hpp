@@ -79,8 +79,8 @@ struct Op {
     std::int32_t action = -1;       // position in the pipeline's order; -1: outside
     NameId unit = 0;
     AttributesId attributes = 0;
-    std::int32_t first = 0;         // operands: Program::operands[first ...], inputs then outputs
-    std::uint16_t inputs = 0, outputs = 0;
+    std::uint32_t first = 0;        // operands: Program::operands[first ...], inputs then outputs
+    std::uint32_t inputs = 0, outputs = 0;
     std::int32_t until = -1;        // asynchronous ops: the op before which it must be done, its operands being occupied till then; -1: done at once
     BufferId workspace = -1;        // scratch memory of the kernel, for this op alone; -1: none
 };

@@ -3,6 +3,8 @@
 #include "base/error.hpp"
 #include "ir/table.hpp"
 
+#include <limits>
+
 namespace quadrille {
 
 std::string Program::name(TensorId t) const {
@@ -54,7 +56,7 @@ std::vector<TensorId> Program::add(Kind kind, std::vector<TensorId> inputs, cons
     std::vector<TypeId> types;
     for (const TensorId t : inputs) types.push_back(tensor(t).type);
     // An op that adds has as many earlier versions among its inputs as outputs; before inference only `storage` says how many.
-    op.outputs = static_cast<std::uint16_t>(o.storage.size());
+    op.outputs = static_cast<std::uint32_t>(o.storage.size());
     std::vector<TypeId> results;
     try {
         results = tables->infer(op, types);
@@ -65,7 +67,10 @@ std::vector<TensorId> Program::add(Kind kind, std::vector<TensorId> inputs, cons
     std::vector<TensorId> outputs;
     for (std::size_t i = 0; i < results.size(); ++i) {
         const TensorType t = tables->type(results[i]).in(o.book);
-        const std::string name = o.names.empty() ? fmt::format("{}/{}.{}{}", tables->name(where.unit), row(kind).name, numbered_++, where.clone ? "~" : "") : o.names[i];
+        const auto numbered = [&] {
+            return fmt::format("{}/{}.{}{}", tables->name(where.unit), row(kind).name, numbered_++, where.clone ? "~" : "");
+        };
+        const std::string name = o.names.empty() ? numbered() : o.names[i];
         if (o.storage.empty()) { outputs.push_back(declare(name, t, where.microbatch)); continue; }
         const Tensor place = tensor(o.storage[i]);
         outputs.push_back(declare(name, t, where.microbatch, place.buffer, place.offset, place.slice_axes));
@@ -97,9 +102,10 @@ TensorId Program::to_tier(TensorId x, Tier to, Where where, const Options& o) {
 }
 
 void Program::append(Op op, std::span<const TensorId> in, std::span<const TensorId> out) {
-    op.first = static_cast<std::int32_t>(operands.size());
-    op.inputs = static_cast<std::uint16_t>(in.size());
-    op.outputs = static_cast<std::uint16_t>(out.size());
+    require(operands.size() + in.size() + out.size() <= std::numeric_limits<std::uint32_t>::max(), "a program's operands are counted in 32 bits");
+    op.first = static_cast<std::uint32_t>(operands.size());
+    op.inputs = static_cast<std::uint32_t>(in.size());
+    op.outputs = static_cast<std::uint32_t>(out.size());
     operands.insert(operands.end(), in.begin(), in.end());
     operands.insert(operands.end(), out.begin(), out.end());
     ops.push_back(op);

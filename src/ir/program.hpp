@@ -80,7 +80,9 @@ class Program {
     std::vector<Parameter> parameters;  // of the whole model, in one order for all coordinates
     std::vector<Flat> flats;            // of this coordinate
     std::array<TierPeak, tier_count> peaks{};
-    std::int64_t staging = 0;           // lay_out: the last bytes of the device's arena, which collectives' messages pass through
+    // lay_out: the last bytes of a tier's arena: the device's, which collectives' messages pass through, and host memory's, which transfers of
+    // the nvme tier do.
+    std::array<std::int64_t, tier_count> staging{};
     TensorId loss = -1, norm = -1, tokens = -1;  // scalars the loop reads after the step; -1 where another coordinate has them
     TensorId seed = -1;                 // a chunk's backward starts from this cotangent
 

@@ -22,7 +22,7 @@ enum class Layout : std::uint8_t { block, zigzag };  // zigzag: coordinate r of 
 struct Cut {
     Axis axis = Axis::pp;
     Layout layout = Layout::block;
-    std::int16_t turn = 0;  // ring: the piece held is that of the coordinate `turn` places before
+    std::int32_t turn = 0;  // ring: the piece held is that of the coordinate `turn` places before
     friend bool operator==(const Cut&, const Cut&) = default;
 };
 

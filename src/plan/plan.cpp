@@ -99,6 +99,7 @@ Plan make_plan(const Config& config, const Workspace& workspace, const Variation
     plan.hardware_flops = hardware_flops(c, grid);
     plan.recompute = recompute_plan(config, workspace, c, plan.hardware_flops);
     plan.homes = homes_text(config, grid);
+    plan.threads = config.device.threads;
     plan.schedule = spelling(config.pipeline.schedule);
     plan.microbatches = config.train.gradient_accumulation_steps;
     for (const Order& o : c.orders) plan.orders.push_back(text(o));

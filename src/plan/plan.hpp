@@ -38,6 +38,7 @@ struct Plan {
     double model_flops = 0, hardware_flops = 0;   // per step, whole job
     RecomputePlan recompute;
     std::string homes;                            // of the training state, in words
+    int threads = 1;                              // device.threads, whose scratch the buffers book has; `train` may resolve auto to another number
     std::string schedule;
     std::vector<std::string> orders;              // of the pipeline, one per pp coordinate
     std::int64_t microbatches = 0;

@@ -95,7 +95,7 @@ std::string text(const Plan& plan) {
     s += fmt::format("pipeline    {}, {} microbatches, bubble {:.2f} % of the step (by the FLOPs of each chunk)\n", plan.schedule, plan.microbatches,
                      100 * plan.bubble_fraction);
     s += fmt::format("homes       {}\n", plan.homes);
-    s += "memory per rank\n";
+    s += fmt::format("memory per rank, with scratch for device.threads {}\n", plan.threads);
     ledger_lines(plan, s);
     s += "  " + states_line(plan);
     s += "wire per rank and step (of each program's first rank)\n" + bytes_lines(plan, &ProgramPlan::wire);

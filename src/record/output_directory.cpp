@@ -10,8 +10,6 @@
 #include "record/record_reader.hpp"
 #include "record/replace_file.hpp"
 
-#include <unistd.h>
-#include <cerrno>
 #include <cstring>
 #include <sstream>
 #include <vector>

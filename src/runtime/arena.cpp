@@ -23,11 +23,10 @@ void touch(std::byte* data, std::int64_t size, int threads) {
         for (std::int64_t at = first * huge_page; at < std::min(size, last * huge_page); at += page)
             *static_cast<volatile std::byte*>(data + at) = std::byte{0};
     };
-    std::vector<std::thread> team;
+    std::vector<std::jthread> team;  // one that cannot be started throws, and the others are waited for
     const std::int64_t n = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(pages, 1));
     for (std::int64_t i = 1; i < n; ++i) team.emplace_back(work, pages * i / n, pages * (i + 1) / n);
     work(0, pages / n);
-    for (std::thread& t : team) t.join();
 }
 
 }  // namespace
@@ -50,7 +49,12 @@ Arena::Arena(const std::array<std::int64_t, tier_count>& bytes, std::string_view
         const std::uintptr_t aligned = (address + huge_page - 1) / huge_page * huge_page;
         r = {at, mapped, reinterpret_cast<std::byte*>(aligned), bytes[t]};
         madvise(r.data, static_cast<std::size_t>(r.size), MADV_HUGEPAGE);  // advice: no failure matters
-        touch(r.data, r.size, threads);
+        try {
+            touch(r.data, r.size, threads);
+        } catch (...) {
+            release();
+            throw;
+        }
     }
 }
 
@@ -58,6 +62,9 @@ void Arena::open_file(NvmeOptions options) {
     require(!file_, "runtime: the nvme tier is there already");
     for (const Reservation& r : reservations_)
         if (r.size > 0) options.memory.emplace_back(r.data, static_cast<std::size_t>(r.size));
+    const std::int64_t staging = NvmeFile::staging_bytes(options);
+    require(size(Tier::host) >= staging, "runtime: host memory has no room for the nvme tier's staging");
+    options.staging = {data(Tier::host) + size(Tier::host) - staging, static_cast<std::size_t>(staging)};
     file_.emplace(options);
 }
 

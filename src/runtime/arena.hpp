@@ -17,13 +17,14 @@ namespace quadrille {
 class Arena {
   public:
     // Bytes per tier; those of the nvme tier are no memory and must be 0: open_file has them. `purpose` and `rank` are for the message only.
-    // The memory is zero. Throws Error{no_memory} with rank, bytes and purpose if it cannot be had.
+    // The memory is zero. Throws Error{no_memory} with rank, bytes and purpose if it cannot be had, and
+    // std::system_error where a thread cannot be started.
     Arena(const std::array<std::int64_t, tier_count>& bytes, std::string_view purpose, std::int64_t rank, int threads);
     ~Arena();
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
 
-    // Makes the nvme tier, whose transfers may use the memory above. Once. Throws Error{io_failed}.
+    // Makes the nvme tier, whose transfers may use the memory above. They pass through the end of host memory. Once. Throws Error{io_failed}.
     void open_file(NvmeOptions options);
     NvmeFile& file() { return *file_; }
 

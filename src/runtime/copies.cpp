@@ -16,13 +16,28 @@ constexpr std::chrono::microseconds nap{50};  // while only others can make prog
 
 Copies::Copies(Arena& arena, Engine& engine) : arena_(arena), engine_(engine), thread_([this] { serve(); }) {}
 
-Copies::~Copies() {
+Copies::~Copies() { end_thread(); }
+
+// What the thread is about is a piece of a copy or a look at the file: it does not wait for anybody.
+void Copies::end_thread() {
     {
         const std::lock_guard lock(mutex_);
         stopping_ = true;
     }
     wake_.notify_one();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
+}
+
+void Copies::fail(std::exception_ptr why) {
+    end_thread();
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(why);
+    finished_.notify_all();
+}
+
+std::size_t Copies::unfinished() {
+    const std::lock_guard lock(mutex_);
+    return done_.size();
 }
 
 CopyTicket Copies::start(const TierMove& copy, std::vector<Ticket> moves, std::vector<CopyTicket> copies, MoveTimes* times) {
@@ -35,11 +50,12 @@ CopyTicket Copies::start(const TierMove& copy, std::vector<Ticket> moves, std::v
     job.record.issued = now();
     const std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
-    job.number = static_cast<CopyTicket>(done_.size());
+    const CopyTicket ticket = first_ + static_cast<CopyTicket>(done_.size());
+    job.number = ticket;
     done_.push_back(false);
     arriving_.push_back(std::move(job));
     wake_.notify_one();
-    return static_cast<CopyTicket>(done_.size()) - 1;
+    return ticket;
 }
 
 void Copies::wait(CopyTicket ticket) {
@@ -48,7 +64,7 @@ void Copies::wait(CopyTicket ticket) {
     if (!over(ticket)) std::rethrow_exception(failure_);
 }
 
-bool Copies::over(CopyTicket ticket) const { return done_[static_cast<std::size_t>(ticket)]; }
+bool Copies::over(CopyTicket ticket) const { return ticket < first_ || done_[static_cast<std::size_t>(ticket - first_)]; }
 
 void Copies::serve() {
     try {
@@ -57,7 +73,7 @@ void Copies::serve() {
             {
                 std::unique_lock lock(mutex_);
                 if (idle) wake_.wait(lock, [this] { return stopping_ || !arriving_.empty(); });
-                if (idle && arriving_.empty()) return;
+                if (stopping_) return;
                 for (Job& job : arriving_) lanes_[tier_queue(job.copy.queue)].push_back(std::move(job));
                 arriving_.clear();
             }
@@ -133,7 +149,11 @@ void Copies::finish(Job& job) {
     job.record.sent_bytes = job.copied;
     if (job.times) *job.times = job.record;
     const std::lock_guard lock(mutex_);
-    done_[static_cast<std::size_t>(job.number)] = true;
+    done_[static_cast<std::size_t>(job.number - first_)] = true;
+    while (!done_.empty() && done_.front()) {
+        done_.pop_front();
+        ++first_;
+    }
     finished_.notify_all();
 }
 

@@ -29,7 +29,7 @@ using CopyTicket = std::int64_t;
 class Copies {
   public:
     Copies(Arena& arena, Engine& engine);
-    // Everything started should be done; what is not is finished first.
+    // Everything started should be done; what is not goes no further.
     ~Copies();
     Copies(const Copies&) = delete;
     Copies& operator=(const Copies&) = delete;
@@ -38,6 +38,11 @@ class Copies {
     CopyTicket start(const TierMove& copy, std::vector<Ticket> moves, std::vector<CopyTicket> copies, MoveTimes* times);
     // Returns when done. Throws what any copy has thrown: Error{io_failed} of the file, with its name and the bytes.
     void wait(CopyTicket ticket);
+    // Gives up, since something else has failed: once it returns, no copy touches memory or its times again (the file's transfers end by
+    // themselves, and use memory until then), and whoever waits or starts gets `why`. Of several failures the first stays.
+    void fail(std::exception_ptr why);
+    // How many of the copies started may still be under way; never less than are.
+    std::size_t unfinished();
 
   private:
     struct Job {
@@ -61,13 +66,15 @@ class Copies {
     void copy_piece(Job& job);
     void finish(Job& job);
     bool over(CopyTicket ticket) const;  // under the lock
+    void end_thread();
 
     Arena& arena_;
     Engine& engine_;
     std::mutex mutex_;
     std::condition_variable wake_, finished_;
     std::deque<Job> arriving_;
-    std::vector<bool> done_;             // by ticket
+    CopyTicket first_ = 0;               // all below it are over
+    std::deque<bool> done_;              // of ticket first_ on
     std::exception_ptr failure_;
     bool stopping_ = false;
     std::array<Lane, tier_queues.size()> lanes_;  // of the thread alone

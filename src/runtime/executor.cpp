@@ -16,6 +16,8 @@ struct Executor::State {
     ExecutorOptions options;
     int loss_rank;  // of the world: the one that tells the others, -1 where the program has no loss
     std::optional<Copies> copies = {};
+
+    void run(StepRun& step);
 };
 
 Executor::Executor(const Program& program, World& world, Engine& engine, Arena& arena, const ExecutorOptions& options)
@@ -30,10 +32,21 @@ StepResult Executor::run(const StepInputs& inputs) {
     State& s = *state_;
     omp_set_num_threads(s.options.threads);
     StepRun step(s.tasks, s.engine, s.copies ? &*s.copies : nullptr, inputs);
-    for (std::int32_t i = 0; i < s.tasks.count(); ++i) {
-        const Task& task = s.tasks.at(i);
+    try {
+        s.run(step);
+        return step.finish(s.world, s.loss_rank);
+    } catch (...) {  // what is in flight writes to the step and reads the tasks, and may wait for ranks that wait for this one
+        s.engine.fail(std::current_exception());
+        if (s.copies) s.copies->fail(std::current_exception());
+        throw;
+    }
+}
+
+void Executor::State::run(StepRun& step) {
+    for (std::int32_t i = 0; i < tasks.count(); ++i) {
+        const Task& task = tasks.at(i);
         for (const std::int32_t move : task.waits.before) step.wait(move);
-        if (s.options.poison) s.tasks.poison_before(i);
+        if (options.poison) tasks.poison_before(i);
         switch (task.does) {
             case Task::Does::compute: step.compute(i); break;
             case Task::Does::move: step.start(i); break;
@@ -41,8 +54,7 @@ StepResult Executor::run(const StepInputs& inputs) {
             case Task::Does::nothing: break;
         }
     }
-    for (const std::int32_t move : s.tasks.in_flight_at_end()) step.wait(move);
-    return step.finish(s.world, s.loss_rank);
+    for (const std::int32_t move : tasks.in_flight_at_end()) step.wait(move);
 }
 
 std::vector<std::string> wire_axes(const Program& program) {
@@ -60,7 +72,8 @@ std::function<std::int64_t(const Program&, const Op&)> device_workspace(int thre
 
 std::string label(const Program& program, const Op& op) {
     constexpr std::array<char, 4> parts = {'F', 'B', 'W', 'S'};
-    std::string text = fmt::format("{} {} {}{}", parts[static_cast<std::size_t>(op.part)], program.tables->name(op.unit), row(op.kind).name, op.clone ? "~" : "");
+    const char part = parts[static_cast<std::size_t>(op.part)];
+    std::string text = fmt::format("{} {} {}{}", part, program.tables->name(op.unit), row(op.kind).name, op.clone ? "~" : "");
     return op.microbatch < 0 ? text : text + fmt::format("@{}", op.microbatch);
 }
 

@@ -1,7 +1,8 @@
 // The reader of a compiled program that runs it, on one rank. Owns the bound kernels and moves; borrows program, arena, engine.
 //
 // Ops run in issue order: those of the compute queue on the calling thread with its OpenMP team, moves between ranks behind them in the
-// Engine, moves between tiers on a thread of their own (runtime/copies.hpp). What waits for what is derived once, from the bytes each op touches (runtime/waits.hpp).
+// Engine, moves between tiers on a thread of their own (runtime/copies.hpp). What waits for what is derived once, from the bytes each op
+// touches (runtime/waits.hpp).
 #pragma once
 #include "comm/engine.hpp"
 #include "ir/program.hpp"
@@ -33,7 +34,9 @@ class Executor {
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;
 
-    // One step. Collective over all ranks. Throws what `load` throws, and Error{rank_failed} when a peer is lost.
+    // One step. Collective over all ranks. Throws what `load` throws, Error{io_failed} of the nvme tier, and Error{rank_failed} when a peer is
+    // lost. Then nothing of the step is under way any more but what the MPI library and the file have begun: the arena must stay until the
+    // process ends, which is all that is left to do, for neither engine nor executor can run again and the other ranks wait.
     StepResult run(const StepInputs& inputs);
 
   private:

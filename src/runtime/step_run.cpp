@@ -7,7 +7,8 @@
 namespace quadrille {
 
 StepRun::StepRun(const Tasks& tasks, Engine& engine, Copies* copies, const StepInputs& inputs)
-    : tasks_(tasks), engine_(engine), copies_(copies), inputs_(inputs), tickets_(tasks.moves()), copy_tickets_(tasks.moves()), times_(tasks.moves()), ledger_(now()) {
+    : tasks_(tasks), engine_(engine), copies_(copies), inputs_(inputs), tickets_(tasks.moves()), copy_tickets_(tasks.moves()),
+      times_(tasks.moves()), ledger_(now()) {
     result_.sent_bytes.assign(tasks.accounts(), 0);
 }
 

@@ -51,6 +51,8 @@ void Tasks::make_groups(Engine& engine) {
         groups.try_emplace({axes_of(program_, op).bits, members.size()}, members);
     }
     for (const auto& [key, members] : groups) meter_.hold(Tier::device, Book::buffers, engine.staging_bytes(engine.group(members)));
+    const bool disk = std::any_of(program_.buffers.begin(), program_.buffers.end(), [](const Buffer& b) { return b.tier == Tier::nvme; });
+    if (disk) meter_.hold(Tier::host, Book::buffers, static_cast<std::int64_t>(arena_.file().staging().size()));
 }
 
 void Tasks::bind(std::int32_t i, Engine& engine) {
@@ -126,7 +128,8 @@ void Tasks::find_dying() {
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
         const MemoryMeter::Use& use = meter_.use(static_cast<BufferId>(b));
         const auto dead = static_cast<std::size_t>(use.last + 1);
-        if (use.first >= 0 && !program_.buffers[b].persistent && program_.buffers[b].tier != Tier::nvme && dead < dying_.size()) dying_[dead].push_back(static_cast<BufferId>(b));
+        const bool dies = use.first >= 0 && !program_.buffers[b].persistent && program_.buffers[b].tier != Tier::nvme;
+        if (dies && dead < dying_.size()) dying_[dead].push_back(static_cast<BufferId>(b));
     }
 }
 

@@ -11,7 +11,7 @@ std::unique_ptr<BlockEngine> make_engine(const NvmeOptions& options, const Scrat
                                          std::vector<std::string>& notes) {
     if (carrier == Carrier::io_uring) {
         std::vector<std::span<std::byte>> memory = options.memory;
-        memory.push_back(bounce);
+        if (options.staging.empty()) memory.push_back(bounce);
         if (auto engine = uring_engine(file.descriptor(), options.queue_depth, bounce.first(nvme_alignment), memory, notes)) return engine;
         carrier = Carrier::threads;
     }
@@ -25,17 +25,18 @@ FileShape shape(const ScratchFile& file, std::int64_t block_bytes) {
 
 }  // namespace
 
-std::int64_t NvmeFile::staging_bytes(std::int64_t block_size, int queue_depth) {
-    require(block_size >= smallest_block && queue_depth >= 1, "storage: blocks of 512 bytes or more, one in flight or more");
-    return queue_depth * nvme_bytes(block_size);
+std::int64_t NvmeFile::staging_bytes(const NvmeOptions& options) {
+    require(options.block_size >= smallest_block && options.queue_depth >= 1, "storage: blocks of 512 bytes or more, one in flight or more");
+    return options.queue_depth * nvme_bytes(options.block_size);
 }
 
 NvmeFile::NvmeFile(const NvmeOptions& options)
     : file_(options.directory, options.bytes, options.access, notes_),
-      staging_(aligned_memory(staging_bytes(options.block_size, options.queue_depth))),
-      bounce_(staging_.get(), static_cast<std::size_t>(staging_bytes(options.block_size, options.queue_depth))), carrier_(options.carrier),
-      engine_(make_engine(options, file_, bounce_, carrier_, notes_)),
-      transfers_(*engine_, shape(file_, nvme_bytes(options.block_size)), bounce_) {}
+      own_(options.staging.empty() ? aligned_memory(staging_bytes(options)) : AlignedMemory()),
+      bounce_(own_ ? std::span(own_.get(), static_cast<std::size_t>(staging_bytes(options))) : options.staging), carrier_(options.carrier),
+      engine_(make_engine(options, file_, bounce_, carrier_, notes_)), transfers_(*engine_, shape(file_, nvme_bytes(options.block_size)), bounce_) {
+    require(static_cast<std::int64_t>(bounce_.size()) == staging_bytes(options), "storage: staging of another size than staging_bytes");
+}
 
 TransferTicket NvmeFile::read(std::int64_t offset, std::byte* memory, std::int64_t bytes) {
     require(offset % nvme_alignment == 0, "storage: a region of the nvme tier begins at a multiple of nvme_alignment");

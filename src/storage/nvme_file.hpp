@@ -44,6 +44,7 @@ struct NvmeOptions {
     Access access = Access::direct;
     Carrier carrier = Carrier::io_uring;
     std::vector<std::span<std::byte>> memory = {};  // that requests will use, registered where allowed; outlives the file
+    std::span<std::byte> staging = {};  // staging_bytes of it, part of `memory`, at a multiple of nvme_alignment; empty: the file's own
 };
 
 class NvmeFile {
@@ -51,8 +52,8 @@ class NvmeFile {
     // Allocates all that it will ever use. Error{io_failed} naming directory and bytes; Error{no_memory}.
     explicit NvmeFile(const NvmeOptions& options);
 
-    // The memory, in bytes, that an NvmeFile of these options takes for itself: a bounce block per block in flight, wherever the file is.
-    static std::int64_t staging_bytes(std::int64_t block_size, int queue_depth);
+    // The memory, in bytes, that transfers of an NvmeFile of these options pass through: a bounce block per block in flight, wherever the file is.
+    static std::int64_t staging_bytes(const NvmeOptions& options);
 
     // Submit a transfer of `bytes` (any number, from 0) between `memory` (anywhere) and the file at `offset`, and return its ticket at once. The
     // memory must stay, and for a write stay as it is, until the ticket is done.
@@ -77,11 +78,12 @@ class NvmeFile {
     const std::string& name() const { return file_.name(); }
     std::int64_t bytes() const { return file_.bytes(); }
     int descriptor() const { return file_.descriptor(); }
+    std::span<const std::byte> staging() const { return bounce_; }
 
   private:
     std::vector<std::string> notes_;
     ScratchFile file_;
-    AlignedMemory staging_;
+    AlignedMemory own_;  // none where the options have staging
     std::span<std::byte> bounce_;
     Carrier carrier_;
     std::unique_ptr<BlockEngine> engine_;

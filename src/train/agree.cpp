@@ -1,7 +1,5 @@
 #include "train/agree.hpp"
 
-#include <new>
-
 namespace quadrille {
 namespace {
 
@@ -12,8 +10,9 @@ std::string verdict(const World& world, const std::function<void()>& work) {
         work();
     } catch (const Error& e) {
         return said(e.exit(), e.what());
-    } catch (const std::bad_alloc& e) {
+    } catch (const std::exception& e) {
         const Failure failure = failure_of(e);
+        if (failure.exit != Exit::no_memory) throw;
         return said(failure.exit, fmt::format("rank {}: {}", world.rank(), failure.message));
     }
     return {};

@@ -11,7 +11,7 @@ namespace quadrille {
 // Thrown on every rank with the same text, so it is printed once and the job ends in order.
 struct SharedError : Error { using Error::Error; };
 
-// Runs `work` on every rank; if it throws Error on any, or memory is refused there, throws SharedError with the lowest such rank's text
+// Runs `work` on every rank; if it throws Error on any, or memory or a thread is refused there, throws SharedError with the lowest such rank's text
 // on all. Collective.
 void together(const World&, const std::function<void()>& work);
 // Runs `work` on rank 0 alone and returns its text on every rank; what it throws becomes a SharedError on all, likewise. Collective.

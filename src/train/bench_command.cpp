@@ -4,12 +4,12 @@
 #include "storage/bench.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
+#include "train/launcher.hpp"
 
 #include <omp.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 
 namespace quadrille {
@@ -109,13 +109,6 @@ std::vector<Row> collectives(World& world) {
     return rows;
 }
 
-// `bench gemm|memory|storage` starts no MPI, so it cannot tell who else measures: under a launcher of several ranks it is refused.
-bool under_launcher() {
-    for (const char* size : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE"})
-        if (const char* n = std::getenv(size); n && std::atoi(n) > 1) return true;
-    return false;
-}
-
 void write_json(const std::string& path, const std::string& text) {
     std::ofstream file(path);
     if (!(file << text << std::flush)) throw Error(Exit::io_failed, fmt::format("bench: {} cannot be written", path));
@@ -128,10 +121,11 @@ int bench_command(int argc, char** argv, const Words& words) {
     std::vector<Row> rows;
     if (a.what == "collectives" || a.what == "all") {
         World world(&argc, &argv);
-        if (world.size() < 2 && a.what == "collectives") throw Error(Exit::refused, fmt::format("bench collectives: there is only 1 rank; {}", form("bench")));
+        if (world.size() < 2 && a.what == "collectives")
+            throw Error(Exit::refused, fmt::format("bench collectives: there is only 1 rank; {}", form("bench")));
         rows = collectives(world);
         if (world.rank() != 0) return 0;
-    } else if (under_launcher()) {
+    } else if (launched_ranks() > 1) {  // it starts no MPI, so it cannot tell who else measures
         throw Error(Exit::refused, fmt::format("bench {} measures this one process: start it without a launcher, or on 1 rank", a.what));
     }
     if (!a.json.empty()) write_json(a.json, json(rows));  // before the long part: a path that cannot be written is known at once

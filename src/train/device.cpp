@@ -11,6 +11,16 @@ EngineOptions engine_options(const Config& config) {
     return options;
 }
 
-Workspace workspace_of(const Config& config) { return {device_workspace(config.device.threads), Engine::staging_bytes(engine_options(config))}; }
+NvmeOptions nvme_options(const Config& config) {
+    NvmeOptions options;
+    options.directory = config.offload.nvme_path;
+    options.block_size = config.offload.block_size;
+    options.queue_depth = config.offload.queue_depth;
+    return options;
+}
+
+Workspace workspace_of(const Config& config) {
+    return {device_workspace(config.device.threads), Engine::staging_bytes(engine_options(config)), NvmeFile::staging_bytes(nvme_options(config))};
+}
 
 }  // namespace quadrille

@@ -3,11 +3,13 @@
 #include "comm/engine.hpp"
 #include "compile/lay_out.hpp"
 #include "config/config.hpp"
+#include "storage/nvme_file.hpp"
 
 namespace quadrille {
 
-// All but the staging's place.
+// All but the staging's place, and of the file all but its size and the staging's.
 EngineOptions engine_options(const Config&);
+NvmeOptions nvme_options(const Config&);
 Workspace workspace_of(const Config&);
 
 }  // namespace quadrille

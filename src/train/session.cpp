@@ -28,7 +28,8 @@ Session::Session(World& w, const Arguments& arguments) : world(w) {
     together(world, [&] { data = open_data(config); });
     compile_programs();
     check_memory(arguments);
-    const std::string replaced = on_first_rank(world, [&] { return check_output(config.output.directory, config.output.overwrite, to_yaml(config)); });
+    const std::string replaced =
+        on_first_rank(world, [&] { return check_output(config.output.directory, config.output.overwrite, to_yaml(config)); });
     if (!replaced.empty()) warnings.push_back(replaced);
     describe(arguments);
     take_memory();
@@ -39,7 +40,8 @@ Session::Session(World& w, const Arguments& arguments) : world(w) {
 void Session::read_input(const Arguments& arguments) {
     job_.ranks = world.size();
     job_.ranks_per_node = static_cast<int>(world.max(world.node_size()));
-    job_.cpus = world.cpus();
+    job_.cpus = static_cast<int>(world.min(world.cpus()));
+    job_.cpu_sharers = static_cast<int>(world.max(world.cpu_sharers()));
     job_.memory_available = world.min(memory_available());
     job_.planning = false;
     const std::string text = on_first_rank(world, [&] { return to_yaml(load_config(arguments.input, arguments.overrides, job_, &warnings)); });
@@ -88,10 +90,13 @@ Budget Session::budget(Tier tier) const {
     if (tier == Tier::device && config.device.memory_limit > 0) consider(config.device.memory_limit, "device.memory_limit");
     if (tier == Tier::host && config.device.host_memory_limit > 0) consider(config.device.host_memory_limit, "device.host_memory_limit");
     const auto arena = [this](Tier t) { return fullest_program(t).peaks[static_cast<std::size_t>(t)].arena; };
-    const std::int64_t mine = arena(tier), all = world.node_sum(arena(Tier::device) + arena(Tier::host)), other = arena(tier == Tier::device ? Tier::host : Tier::device);
+    const std::int64_t mine = arena(tier), other = arena(tier == Tier::device ? Tier::host : Tier::device);
+    const std::int64_t all = world.node_sum(mine + other);
     if (const std::int64_t available = memory_available(); available > 0)
-        consider(available - (all - mine), fmt::format("the {} bytes available on {} less what its other ranks and tiers need", available, world.host()));
-    if (const auto limit = process_limit(config.device.threads + own_threads)) consider(limit->left - other, fmt::format("what {} leaves", limit->name));
+        consider(available - (all - mine),
+                 fmt::format("the {} bytes available on {} less what its other ranks and tiers need", available, world.host()));
+    if (const auto limit = process_limit(config.device.threads + own_threads))
+        consider(limit->left - other, fmt::format("what {} leaves", limit->name));
     return least;
 }
 
@@ -139,24 +144,29 @@ void Session::describe(const Arguments& arguments) {
     for (std::int64_t r = 0; r < grid.ranks(); ++r) {
         const Coordinate c = grid.coordinate(r);
         record.coordinates.push_back({grid.position(c, data_axes), grid.position(c, tensor_axes), c[Axis::pp], c[Axis::sp]});
-        const Program& p = training.programs[static_cast<std::size_t>(c[Axis::pp])];
-        const Program* e = evaluation ? &evaluation->programs[static_cast<std::size_t>(c[Axis::pp])] : nullptr;
-        for (std::size_t t = 0; t < tier_count; ++t) {
-            const TierPeak& peak = higher_peak(p.peaks[t], e ? &e->peaks[t] : nullptr);
-            record.predicted_peak.insert(record.predicted_peak.end(), peak.books.begin(), peak.books.end());
-        }
-        const auto wire = wire_bytes(p, c);
-        for (const std::string& axis : wire_axes) {
-            const auto it = wire.find(axis);
-            record.wire_predicted.push_back(it == wire.end() ? 0 : it->second);
-        }
-        const auto copies = tier_bytes(p);
-        for (const Queue queue : tier_queues) record.copies_predicted.push_back(copies.contains(queue) ? copies.at(queue) : 0);
     }
+    predict();
     record.model_flops = model_flops(config);
     record.hardware_flops = hardware_flops(training, grid);
     for (const std::string& line : data.description) notes.push_back(line);
     for (const std::string& line : data.warnings) warnings.push_back(line);
+}
+
+// Each rank goes through its own program alone and rank 0 gets all rows, so a rank has no more to do in a larger job.
+void Session::predict() {
+    const Program* e = evaluation_program();
+    std::vector<std::int64_t> peaks, wires, copies;
+    for (std::size_t t = 0; t < tier_count; ++t) {
+        const TierPeak& peak = higher_peak(program().peaks[t], e ? &e->peaks[t] : nullptr);
+        peaks.insert(peaks.end(), peak.books.begin(), peak.books.end());
+    }
+    const auto wire = wire_bytes(program(), coordinate);
+    for (const std::string& axis : wire_axes) wires.push_back(wire.contains(axis) ? wire.at(axis) : 0);
+    const auto moved = tier_bytes(program());
+    for (const Queue queue : tier_queues) copies.push_back(moved.contains(queue) ? moved.at(queue) : 0);
+    record.predicted_peak = world.gather(std::span<const std::int64_t>(peaks));
+    record.wire_predicted = world.gather(std::span<const std::int64_t>(wires));
+    record.copies_predicted = world.gather(std::span<const std::int64_t>(copies));
 }
 
 void Session::take_memory() {
@@ -165,22 +175,23 @@ void Session::take_memory() {
     std::set<CollectiveGroup> groups;
     for (const Program* p : {&program(), evaluation_program()}) {
         if (!p) continue;
-        for (std::size_t t = 0; t < tier_count; ++t) bytes[t] = std::max(bytes[t], p->peaks[t].arena - (t == 0 ? p->staging : 0));
+        for (std::size_t t = 0; t < tier_count; ++t) bytes[t] = std::max(bytes[t], p->peaks[t].arena - p->staging[t]);
         groups.merge(collective_groups(*p));
     }
     EngineOptions engine = engine_options(config);
     const std::int64_t staging = static_cast<std::int64_t>(groups.size()) * Engine::staging_bytes(engine);
     bytes[0] += staging;
+    if (bytes[2] > 0) bytes[1] += NvmeFile::staging_bytes(nvme_options(config));
     // Alone in this: what follows is collective, and no rank may be left waiting in it.
-    together(world, [&] { arena_.emplace(std::array{bytes[0], bytes[1], std::int64_t{0}}, "weights, gradients, optimizer state and activations", world.rank(), config.device.threads); });
+    together(world, [&] {
+        constexpr std::string_view purpose = "weights, gradients, optimizer state and activations";
+        arena_.emplace(std::array{bytes[0], bytes[1], std::int64_t{0}}, purpose, world.rank(), config.device.threads);
+    });
     engine.staging = {arena_->data(Tier::device) + bytes[0] - staging, static_cast<std::size_t>(staging)};
     if (bytes[2] > 0)
         together(world, [&] {
-            NvmeOptions file;
-            file.directory = config.offload.nvme_path;
+            NvmeOptions file = nvme_options(config);
             file.bytes = bytes[2];
-            file.block_size = config.offload.block_size;
-            file.queue_depth = config.offload.queue_depth;
             arena_->open_file(file);
             for (const std::string& note : arena_->file().notes()) notes.push_back(note);
         });

@@ -56,6 +56,7 @@ class Session {
     void check_tier(Tier, const Arguments&);
     void check_memory(const Arguments&);
     void describe(const Arguments&);
+    void predict();                              // of the record, what the programs say of each rank
     void take_memory();
 
     Job job_;

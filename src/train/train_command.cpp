@@ -3,48 +3,70 @@
 #include "train/trainer.hpp"
 
 #include <cstdio>
+#include <string_view>
 
 namespace quadrille {
 namespace {
 
+// Every rank has the same words, and so the same complaint.
 Arguments arguments_of(int argc, char** argv, const Words& words) {
     Arguments a;
     for (int i = 0; i < argc; ++i) a.command += (i ? " " : "") + std::string(argv[i]);
     for (const std::string& w : words) {
-        if (w.size() > 1 && w[0] == '-') throw Error(Exit::refused, fmt::format("train: unknown option {}; {}", w, form("train")));
+        if (w.size() > 1 && w[0] == '-') throw SharedError(Exit::refused, fmt::format("train: unknown option {}; {}", w, form("train")));
         if (a.input.empty()) a.input = w;
         else a.overrides.push_back(w);
     }
-    if (a.input.empty()) throw Error(Exit::refused, "train: which input file? " + form("train"));
+    if (a.input.empty()) throw SharedError(Exit::refused, "train: which input file? " + form("train"));
     return a;
 }
 
 void say(const std::string& message) { fmt::print(stderr, "quadrille: {}\n", message); }
 
+// A failure of one rank alone must end all: the others would wait for it for ever.
+[[noreturn]] void end_alone(const World& world, const std::exception& e) {
+    const Failure failure = failure_of(e);
+    say(fmt::format("rank {}: {}", world.rank(), failure.message));
+    world.abort(failure.exit);
+}
+
+// What all ranks have failed of is said first, for closing the record may fail too.
+Exit close_after(Trainer& trainer, const World& world, const SharedError& failure) {
+    const bool speaks = world.rank() == 0;
+    if (speaks) say(failure.what());
+    try {
+        trainer.close(failure.exit());
+    } catch (const SharedError& later) {
+        if (speaks && std::string_view(later.what()) != failure.what()) say(later.what());
+    }
+    return failure.exit();
+}
+
+Exit train(World& world, const Arguments& arguments) {
+    Session session(world, arguments);
+    Trainer trainer(session);
+    try {
+        const Exit exit = trainer.run();
+        trainer.close(exit);
+        return exit;
+    } catch (const SharedError& e) {
+        return close_after(trainer, world, e);
+    } catch (const std::exception& e) {  // here, where the memory that messages in flight arrive in is still there
+        end_alone(world, e);
+    }
+}
+
 }  // namespace
 
 int train_command(int argc, char** argv, const Words& words) {
-    const Arguments arguments = arguments_of(argc, argv, words);
     World world(&argc, &argv);
-    // From here on a failure of one rank alone must end all: the others would wait for it for ever.
     try {
-        Session session(world, arguments);
-        Trainer trainer(session);
-        try {
-            const Exit exit = trainer.run();
-            trainer.close(exit);
-            return static_cast<int>(exit);
-        } catch (const SharedError& e) {
-            trainer.close(e.exit());
-            throw;
-        }
+        return static_cast<int>(train(world, arguments_of(argc, argv, words)));
     } catch (const SharedError& e) {
         if (world.rank() == 0) say(e.what());
         return static_cast<int>(e.exit());
     } catch (const std::exception& e) {
-        const Failure failure = failure_of(e);
-        say(fmt::format("rank {}: {}", world.rank(), failure.message));
-        world.abort(failure.exit);
+        end_alone(world, e);
     }
 }
 

@@ -1,6 +1,7 @@
 #include "train/trainer.hpp"
 
 #include "train/agree.hpp"
+#include "train/divergence.hpp"
 #include "train/learning_rate.hpp"
 #include "train/machine.hpp"
 
@@ -40,9 +41,10 @@ std::vector<std::vector<Row>> gather_rows(World& world, const std::vector<Row>& 
     std::string bytes(rows.size() * sizeof(Row), '\0');
     if (!rows.empty()) std::memcpy(bytes.data(), rows.data(), bytes.size());
     std::vector<std::vector<Row>> all;
-    for (const std::string& b : world.gather(bytes)) {
+    for (std::string& b : world.gather(bytes)) {
         all.emplace_back(b.size() / sizeof(Row));
         if (!b.empty()) std::memcpy(all.back().data(), b.data(), b.size());
+        b = std::string();  // gigabytes in a large job: not all of it twice
     }
     return all;
 }
@@ -126,7 +128,7 @@ Exit Trainer::run() {
         console_.step(pending_.back().row);
         if (diverged(r, k)) return Exit::diverged;
         if (k % c.output.log_interval == 0 || k == c.train.steps) flush();
-        if (c.evaluation.interval > 0 && s_.data.evaluation && (k % c.evaluation.interval == 0 || k == c.train.steps)) {
+        if (s_.evaluation && (k % c.evaluation.interval == 0 || k == c.train.steps)) {
             if (!evaluate(k)) return Exit::diverged;
             begin = now();
         }
@@ -156,21 +158,18 @@ StepResult Trainer::train_step(std::int64_t step, const StepBatch& batch, double
     return r;
 }
 
-// Loss and norm are the same on every rank, so all decide alike. A norm that is not finite has updated nothing.
+// Loss and norm are the same on every rank, so all decide alike.
 bool Trainer::diverged(const StepResult& r, std::int64_t step) {
     if (r.tokens == 0 && !warned_of_no_tokens_) {
         warned_of_no_tokens_ = true;
         console_.warning(fmt::format("step {}: no token of the global batch is counted, so its loss and gradient are 0; see data.mask_across_documents", step));
     }
     if (std::isfinite(r.loss) && std::isfinite(r.grad_norm)) return false;
-    const char* what = std::isfinite(r.loss) ? "gradient norm" : "loss";
-    const double value = std::isfinite(r.loss) ? r.grad_norm : r.loss;
-    if (s_.config.train.on_nan == OnNan::skip) {
-        console_.warning(fmt::format("step {}: the {} is {}; the update is skipped", step, what, value));
-        return false;
-    }
-    console_.error(fmt::format("step {}: the {} is {}; stopping, as train.on_nan says. Weights are those of the step before", step, what, value));
-    return true;
+    const bool goes_on = s_.config.train.on_nan == OnNan::skip;
+    const std::string what = fmt::format("step {}: {}{}", step, not_finite(r), goes_on ? "" : "; stopping, as train.on_nan says");
+    if (goes_on) console_.warning(what);
+    else console_.error(what);
+    return !goes_on;
 }
 
 // ---- evaluation: the mean loss over held-out data, forward only, outside of the steps ----
@@ -218,7 +217,7 @@ void Trainer::flush() {
         if (s_.world.rank() == 0) s_.record.add_step(p.row, times);
     }
     pending_.clear();
-    if (s_.world.rank() == 0 && writer_.due()) writer_.write(s_.record);
+    on_first_rank(s_.world, [&] { if (writer_.due()) writer_.write(s_.record); return std::string(); });
 }
 
 void Trainer::keep_trace(const StepResult& r, std::int64_t step) {
@@ -244,9 +243,11 @@ void Trainer::close(Exit exit) {
     const std::int64_t peak = process_peak();
     s_.record.process_peak = s_.world.gather(std::span<const std::int64_t>(&peak, 1));
     s_.record.exit_code = static_cast<std::int64_t>(exit);
-    if (s_.world.rank() != 0) return;
-    writer_.write(s_.record);
-    if (s_.config.output.trace) write_trace(s_.config.output.directory, trace_);
+    on_first_rank(s_.world, [&] {
+        writer_.write(s_.record);
+        if (s_.config.output.trace) write_trace(s_.config.output.directory, trace_);
+        return std::string();
+    });
     console_.print(fmt::format("record: {}", writer_.path().string()));
 }
 

@@ -92,5 +92,6 @@ def measure_budget(bench):
     free, bound = records.values()
     same = (free["steps/loss"] == bound["steps/loss"]).all()
     bench.row(f"{name}: device peak without a limit", [peak(free) / 2**20], "MiB")
-    bench.row(f"{name}: device peak within the limit", [peak(bound) / 2**20], "MiB", limit / 2**20, least=False, note="the same losses" if same else "OTHER LOSSES")
+    note = "the same losses" if same else "OTHER LOSSES"
+    bench.row(f"{name}: device peak within the limit", [peak(bound) / 2**20], "MiB", limit / 2**20, least=False, note=note)
     bench.row(f"{name}: exposed copies and disk", [100 * exposed(bound)], "% of step")

@@ -5,7 +5,7 @@ not once per rank. Numbers of case reports from the field stand in the names.
 """
 import dataclasses
 
-DONE, REFUSED, NO_MEMORY, DIVERGED = 0, 2, 3, 4
+DONE, REFUSED, NO_MEMORY, DIVERGED, IO_FAILED = 0, 2, 3, 4, 5
 
 MODEL = {"num_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "ffn_hidden_size": 256, "vocab_size": 256, "seq_length": 32}
 INPUT = {
@@ -27,6 +27,7 @@ class Case:
     exit_code: int = REFUSED
     words: tuple = ()
     source: str = ""
+    steps: int | None = None  # that the record must have
 
 
 def number(value):
@@ -43,7 +44,7 @@ CASES = {
         *[refused(f"27 grid of 4 on {ranks}", ranks, "grid.dp=2 grid.tp=2", 4, ranks) for ranks in (1, 3, 5, 8)],
         refused("27 tp 3 does not divide 8", 8, "grid.tp=3 model.num_attention_heads=3 model.hidden_size=60", 3, 8),
         refused("26 pipeline of 2 on 3", 3, "grid.pp=2", 2, 3),
-        Case("26 pipeline of 2 on 2", 2, "grid.pp=2", DONE),
+        Case("26 pipeline of 2 on 2", 2, "grid.pp=2", DONE, steps=3),
         refused("30 heads by tp", 4, "model.num_attention_heads=6 model.hidden_size=96 grid.tp=4", 6, 4),
         refused("30 hidden by heads", 1, "model.hidden_size=62", 62, 4),
         refused("30 odd head with rotary", 1, "model.hidden_size=60 model.position_embedding=rope", 15),
@@ -88,6 +89,6 @@ CASES = {
         Case("17 stop, fp32", 4, "grid.sp=2 train.clip_grad=0 optimizer.lr=1e30 train.steps=20",
              DIVERGED, (r"step \d+.*(loss|grad)|(loss|grad).*step \d+",)),
         Case("17 skip", 8, "grid.tp=2 grid.pp=2 train.precision=bf16 train.clip_grad=0 optimizer.lr=1e30 train.steps=20 "
-             "train.on_nan=skip", DONE),
+             "train.on_nan=skip", DONE, (r"step \d+.*skipped",), steps=20),
     ],
 }

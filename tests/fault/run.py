@@ -13,8 +13,12 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from trainer import Trainer, numpy, parse_arguments, read_record, report, show, stop, write_counting_text  # noqa: E402
 
+import disk  # noqa: E402
+import launcher  # noqa: E402
 import limits  # noqa: E402
+import midrun  # noqa: E402
 import storage  # noqa: E402
+import user  # noqa: E402
 from cases import CASES, DIVERGED, DONE, INPUT, REFUSED  # noqa: E402
 
 
@@ -29,7 +33,27 @@ def check_case(case, trainer):
     complaints += [f"said {said.count(line)} times: {line}" for line in dict.fromkeys(said) if said.count(line) > 1]
     if case.exit_code not in (DONE, DIVERGED) and result.output.exists():
         complaints.append(f"refused, yet {result.output} exists")
+    if case.exit_code in (DONE, DIVERGED) and not complaints:
+        complaints = check_record(case, result)
     return ["; ".join(complaints) + "\n" + show(result)] if complaints else []
+
+
+def check_record(case, result):
+    """Complaints about the record of a run that began: it is closed, its steps are whole, and each that is not finite was told of, once."""
+    record = read_record(result.output)
+    steps, last = record["steps/step"].tolist(), record["attributes"]
+    finite = numpy.isfinite(record["steps/loss"]) & numpy.isfinite(record["steps/grad_norm"])
+    told = [int(step) for step in re.findall(r"step (\d+): the (?:loss|gradient norm) is", result.stderr)]
+    complaints = []
+    if last["exit_code"] != case.exit_code or last["complete"] != (case.exit_code == DONE):
+        complaints.append(f"the record is closed with {last}")
+    if steps != list(range(1, len(steps) + 1)) or not numpy.isfinite(record["steps/learning_rate"]).all():
+        complaints.append(f"the record has the steps {steps} with the rates {record['steps/learning_rate']}")
+    if told != [step for step, good in zip(steps, finite) if not good]:
+        complaints.append(f"steps {told} are told of, the record has the losses {record['steps/loss']}, norms {record['steps/grad_norm']}")
+    if case.exit_code == DIVERGED and finite.tolist() != [True] * (len(steps) - 1) + [False]:
+        complaints.append(f"a run that stops does so at the first step that is not finite: {record['steps/loss']}")
+    return complaints + ([] if case.steps in (None, len(steps)) else [f"{case.steps} steps were due, the record has {steps}"])
 
 
 def check_kept_output(trainer):
@@ -63,6 +87,11 @@ def check_usage(trainer):
         said = result.stdout if exit_code == DONE else result.stderr
         if result.exit_code != exit_code or not said.strip():
             complaints.append(f"{arguments}: exit {exit_code} with a message was due\n{show(result)}")
+    for arguments in ([], ["trian"], ["train"], ["train", "--foo"], ["plan", "run.yaml", "--nonsense"], ["bench", "foo"]):
+        result = trainer.run(arguments, ranks=2, seconds=30)
+        said = [line for line in result.stderr.splitlines() if line.startswith("quadrille:")]
+        if result.exit_code != REFUSED or len(said) != 1:
+            complaints.append(f"{arguments} on 2 ranks: exit {REFUSED} with one message for the job was due\n{show(result)}")
     for command in ("train", "plan", "bench", "inspect"):
         result = trainer.run([command, "--help"], seconds=30)
         if result.exit_code != DONE or f"quadrille {command}" not in result.stdout or result.stderr:
@@ -133,6 +162,7 @@ def check_killed_in_first_interval(trainer):
 PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("usage", check_usage)],
             "limits": limits.CHECKS,
             "kill": [("a killed rank", check_killed_rank), ("killed in the first interval", check_killed_in_first_interval)],
+            "midrun": midrun.CHECKS, "disk": disk.CHECKS, "launcher": launcher.CHECKS, "user": user.CHECKS,
             "storage": [("70 storage paths", storage.check_paths), ("70 71 storage rows", storage.check_rows),
                         ("70 71 storage runs", functools.partial(storage.check_runs, source=INPUT))]}
 GROUPS = {group: [(case.name, functools.partial(check_case, case)) for case in cases] for group, cases in CASES.items()} | PROGRAMS
@@ -144,7 +174,8 @@ def main():
     def in_a_fresh_folder(check):
         with tempfile.TemporaryDirectory(prefix="fault-") as folder:
             write_counting_text(pathlib.Path(folder) / "counting.txt")
-            return check(Trainer(arguments.binary, arguments.mpirun, folder)), ""
+            found = check(Trainer(arguments.binary, arguments.mpirun, folder))
+            return ([], found) if isinstance(found, str) else (found, "")  # complaints, or why it cannot be checked here
 
     checks = [check for group in arguments.group or GROUPS for check in GROUPS[group]]
     return report(arguments, [(name, functools.partial(in_a_fresh_folder, check)) for name, check in checks])

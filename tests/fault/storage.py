@@ -5,7 +5,7 @@ import sys
 
 from trainer import numpy, read_record, show
 
-WITHOUT_URING = pathlib.Path(__file__).parents[1] / "without_uring.py"
+REFUSED_CALLS = pathlib.Path(__file__).parents[1] / "refused_calls.py"
 SMALL = ["--size", "2MiB", "offload.queue_depth=4", "offload.block_size=64KiB"]
 DONE, REFUSED, IO_FAILED, SKIPPED = 0, 2, 5, 77
 
@@ -33,7 +33,7 @@ def check_rows(trainer):
     place = trainer.folder / "place"
     place.mkdir()
     for error, text in ((None, ""), ("EPERM", "Operation not permitted"), ("ENOMEM", "Cannot allocate memory")):
-        trainer.prefix = [sys.executable, WITHOUT_URING, error] if error else []
+        trainer.prefix = [sys.executable, REFUSED_CALLS, f"io_uring_setup={error}"] if error else []
         path = trainer.folder / "rows.json"
         result = trainer.run(["bench", "storage", "--json", path, *SMALL, f"offload.nvme_path={place}"], seconds=60)
         if result.exit_code == SKIPPED:
@@ -68,7 +68,7 @@ def check_runs(trainer, source):
             complaints.append(f"{place}: exit {IO_FAILED} and '{words}' were due\n{show(result)}")
         if not numpy.array_equal(read_record(result.output)["steps/loss"], losses):
             complaints.append(f"{place}: the earlier run's record is gone")
-    trainer.prefix = [sys.executable, WITHOUT_URING, "EPERM"]
+    trainer.prefix = [sys.executable, REFUSED_CALLS, "io_uring_setup=EPERM"]
     result = trainer.train(source, 2, [*away, here])
     if result.exit_code == SKIPPED:
         return complaints

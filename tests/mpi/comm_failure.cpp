@@ -2,10 +2,24 @@
 // whole job, so it has a process of its own and no doctest; CMakeLists.txt says what it must end with.
 //   mismatch   a stage message that is not the one due is noticed by the progress thread and thrown to whoever asks
 //   leave      an engine that is left with a receive in flight
+//   threads    an MPI library without MPI_THREAD_MULTIPLE: refused, with one message
 #include <cstdio>
 #include <cstring>
 
 #include "comm/engine.hpp"
+
+namespace {
+
+bool without_threads = false;
+
+}  // namespace
+
+// The library's own, offering less where a test asks for that.
+extern "C" int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+    const int rc = PMPI_Init_thread(argc, argv, required, provided);
+    if (without_threads) *provided = MPI_THREAD_FUNNELED;
+    return rc;
+}
 
 namespace {
 
@@ -42,9 +56,21 @@ void leave(World& world) {
     if (world.rank() == 1) engine.start(move);
 }
 
+int threads(int argc, char** argv) {
+    try {
+        const World world(&argc, &argv);
+    } catch (const Error& error) {
+        if (*error.what() != '\0') std::fprintf(stderr, "%s\n", error.what());
+        return static_cast<int>(error.exit());
+    }
+    return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    without_threads = argc == 2 && std::strcmp(argv[1], "threads") == 0;
+    if (without_threads) return threads(argc, argv);
     World world(&argc, &argv);
     if (argc != 2 || world.size() != 2) world.abort(Exit::refused);
     if (std::strcmp(argv[1], "mismatch") == 0) mismatch(world);

@@ -1,6 +1,9 @@
 // The blocking collectives of set-up, and what a rank knows of its surroundings.
 #include "mpi_main.hpp"
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <cmath>
 
 namespace quadrille::test {
@@ -24,16 +27,35 @@ TEST_CASE("votes, broadcast and gather") {
         return;
     }
     CHECK(all.size() == static_cast<std::size_t>(2 * size));
+    REQUIRE(texts.size() == static_cast<std::size_t>(size));
     for (int r = 0; r < size; ++r) {
         CHECK(all[static_cast<std::size_t>(2 * r)] == r + 0.5);
         CHECK(texts[static_cast<std::size_t>(r)].size() == static_cast<std::size_t>(r));
     }
 }
 
+TEST_CASE("texts of any lengths are gathered whole, in messages of any size") {
+    const auto text = [](int rank) {
+        return std::string(static_cast<std::size_t>(rank * 5 % 8), static_cast<char>('a' + rank)) + (rank % 2 ? "" : "end");
+    };
+    for (const std::int64_t piece : {1, 2, 3, 1000}) {
+        const std::vector<std::string> all = world().gather(text(world().rank()), piece);
+        if (world().rank() != 0) continue;
+        REQUIRE(all.size() == static_cast<std::size_t>(world().size()));
+        for (int r = 0; r < world().size(); ++r) CHECK(all[static_cast<std::size_t>(r)] == text(r));
+    }
+}
+
 TEST_CASE("surroundings") {
+    cpu_set_t mask;
+    REQUIRE(sched_getaffinity(0, sizeof mask, &mask) == 0);
+    CHECK(world().cpus() == CPU_COUNT(&mask));
     CHECK(world().node_size() >= 1);
-    CHECK(world().cpus() >= 1);
+    CHECK(world().node_size() <= world().size());
     CHECK(world().cpu_sharers() >= 1);
+    CHECK(world().cpu_sharers() <= world().node_size());
+    const bool unbound = world().cpus() == sysconf(_SC_NPROCESSORS_ONLN);
+    if (world().all(unbound)) CHECK(world().cpu_sharers() == world().node_size());
     CHECK_FALSE(world().host().empty());
     CHECK_FALSE(World::library().empty());
     CHECK(world().clock_offset(0) == 0.0);

@@ -76,6 +76,8 @@ def against_the_record(lab, ranks, *grid):
     complaints += sums(plan)
     axes = [name.decode() for name in record["wire/axes"]]
     coordinates = record["grid/coordinates"].tolist()
+    if f"with scratch for device.threads {record['environment']['threads']}\n" not in text:
+        complaints.append("the plan does not say for how many threads it is, or not for the run's")
     if plan["parameters"] != PARAMETERS or f"parameters  {PARAMETERS}\n" not in text:
         complaints.append(f"{plan['parameters']} parameters, {PARAMETERS} by hand")
     if sorted({axis for p in plan["programs"] for axis in p["wire"]}) != axes:

@@ -33,7 +33,7 @@ void check_touched(const Config& config) {
         if (op.kind == Kind::split || op.kind == Kind::join) continue;
         for (const TensorId t : p.outputs(op)) mark(written, range_of(p, at, t));
     }
-    mark(given, {Tier::device, arena.size(Tier::device) - p.staging, arena.size(Tier::device)});
+    mark(given, {Tier::device, arena.size(Tier::device) - p.staging[0], arena.size(Tier::device)});
     auto* words = reinterpret_cast<std::uint32_t*>(arena.data(Tier::device));
     for (std::size_t i = 0; i < count; ++i)
         if (!state[i]) words[i] = paint;

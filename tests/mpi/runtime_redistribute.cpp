@@ -73,7 +73,8 @@ void check(const Grid& grid, const TensorType& from, std::vector<Placement> path
 }
 
 void check_all(const Grid& grid) {
-    const Cuts sp = Cuts::along(grid, Axis::sp, Layout::zigzag), tp = Cuts::along(grid, tensor_axes), dp = Cuts::along(grid, data_axes), zero = Cuts::along(grid, zero_axes), none;
+    const Cuts sp = Cuts::along(grid, Axis::sp, Layout::zigzag), tp = Cuts::along(grid, tensor_axes);
+    const Cuts dp = Cuts::along(grid, data_axes), zero = Cuts::along(grid, zero_axes), none;
     const AxisSet t_axes = grid.real(tensor_axes), z_axes = grid.real(zero_axes);
     for (const bool in_flight : {false, true}) {
         if (!t_axes.empty()) {
@@ -83,14 +84,15 @@ void check_all(const Grid& grid) {
             check(grid, sum, {residual, whole, partial(whole, t_axes), residual}, in_flight);  // reduce-scatter, gather, first keeps, reduce-scatter
             check(grid, TensorType({8, 64, 8}, DType::f32, place({none, none, tp})), {place({none, none, none}), place({none, tp, none})}, in_flight);
         }
-        if (!z_axes.empty()) check(grid, TensorType({16 * 1024}, DType::f32, partial({}, z_axes)), {place({zero}), {}, partial({}, z_axes), {}}, in_flight);
+        if (!z_axes.empty())
+            check(grid, TensorType({16 * 1024}, DType::f32, partial({}, z_axes)), {place({zero}), {}, partial({}, z_axes), {}}, in_flight);
         if (grid.extent(Axis::sp) > 1) {
             const Placement home = place({dp, sp, tp, none}), heads = place({dp, none, tp.then(Cuts::along(grid, Axis::sp)), none});
             check(grid, TensorType({8, 32, 16, 2}, DType::f32, home), {heads, home}, in_flight);
             std::vector<Placement> turns;
             for (int j = 1; j <= grid.extent(Axis::sp); ++j) {
                 turns.push_back(home);
-                turns.back().cuts[1].cut[0].turn = static_cast<std::int16_t>(j % grid.extent(Axis::sp));
+                turns.back().cuts[1].cut[0].turn = static_cast<std::int32_t>(j % grid.extent(Axis::sp));
             }
             check(grid, TensorType({8, 32, 16, 2}, DType::f32, home), turns, in_flight);
         }

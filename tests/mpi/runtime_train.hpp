@@ -78,7 +78,7 @@ class Trainer {
         options.wire_axes.erase(std::unique(options.wire_axes.begin(), options.wire_axes.end()), options.wire_axes.end());
         wire_axes_ = options.wire_axes;
         arena_ = std::make_unique<Arena>(std::array<std::int64_t, tier_count>{program().peaks[0].arena, 0, 0}, "the test", world.rank(), threads);
-        engine.staging = {arena_->data(Tier::device) + arena_->size(Tier::device) - program().staging, static_cast<std::size_t>(program().staging)};
+        engine.staging = {arena_->data(Tier::device) + arena_->size(Tier::device) - program().staging[0], static_cast<std::size_t>(program().staging[0])};
         engine_ = std::make_unique<Engine>(world, engine);
         executor_ = std::make_unique<Executor>(program(), world, *engine_, *arena_, options);
         initialize(program(), at_, *arena_, 42, threads);
@@ -90,7 +90,8 @@ class Trainer {
     const Program& program() const { return compiled_.programs[static_cast<std::size_t>(at_[Axis::pp])]; }
     Arena& arena() { return *arena_; }
 
-    StepResult step(std::int64_t number, bool trace = false) { return executor_->run(inputs(number, trace)); }
+    StepResult step(std::int64_t number, bool trace = false) { return run(inputs(number, trace)); }
+    StepResult run(const StepInputs& in) { return executor_->run(in); }
 
     // The loss of a step's batch, by the evaluation program, which stands on the same arena.
     StepResult evaluate(std::int64_t number) {

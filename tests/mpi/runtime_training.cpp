@@ -34,7 +34,8 @@ void check_same(const Trained& grid, const Trained& one, double tolerance) {
     if (world().rank() != 0) return;
     double worst = 0;
     for (std::size_t p = 0; p < one.parameters.size(); ++p)
-        for (std::size_t i = 0; i < one.parameters[p].size(); ++i) worst = std::max<double>(worst, std::abs(grid.parameters[p][i] - one.parameters[p][i]));
+        for (std::size_t i = 0; i < one.parameters[p].size(); ++i)
+            worst = std::max<double>(worst, std::abs(grid.parameters[p][i] - one.parameters[p][i]));
     CHECK(worst < 20 * tolerance);
 }
 
@@ -57,7 +58,8 @@ void check_padding(Trainer& trainer, const Flat& flat, const FlatSegment& segmen
     const Parameter& q = p.parameters[static_cast<std::size_t>(segment.parameter)];
     for (const Op& op : p.ops) {
         if (op.kind != Kind::adamw || &p.flats[static_cast<std::size_t>(p.attributes(op).unit)] != &flat) continue;
-        const auto* table = reinterpret_cast<const float*>(trainer.arena().data(Tier::device) + range_of(p, at, p.inputs(op)[0]).begin) + segment.offset;
+        const std::byte* const flat = trainer.arena().data(Tier::device) + range_of(p, at, p.inputs(op)[0]).begin;
+        const auto* table = reinterpret_cast<const float*>(flat) + segment.offset;
         const std::vector<std::int64_t> rows = indices(p.grid(), p.tables->type(q.type), 0, at);
         for (std::size_t r = 0; r < rows.size(); ++r) {
             const float* row = table + static_cast<std::int64_t>(r) * q.shape[1];

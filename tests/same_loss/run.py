@@ -73,16 +73,26 @@ def compare(case, record, reference):
 def check_ledgers(record):
     """Complaints about what a record promises of itself."""
     complaints = []
-    for predicted, measured in (("memory/predicted_peak", "memory/measured_peak"), ("wire/predicted", "wire/sent"), ("copies/predicted", "copies/moved")):
+    pairs = (("memory/predicted_peak", "memory/measured_peak"), ("wire/predicted", "wire/sent"), ("copies/predicted", "copies/moved"))
+    for predicted, measured in pairs:
         if not numpy.array_equal(record[predicted], record[measured]):
             where = tuple(numpy.argwhere(record[predicted] != record[measured])[0])
             complaints.append(f"{measured} at {where}: {record[measured][where]}, predicted {record[predicted][where]}")
-    wall = record["steps/seconds"]  # of rank 0, whose categories add up to it; the others' steps begin and end nearly there
-    spent = record["time/seconds"].sum(axis=2)
+    return complaints + check_times(record)
+
+
+def check_times(record):
+    """Complaints about the time ledger: nothing is charged twice, and the ranks, which step together, agree on how long a step takes."""
+    wall, seconds = record["steps/seconds"], record["time/seconds"]  # the first is rank 0's
+    spent = seconds.sum(axis=2)
+    complaints = []
     if not numpy.allclose(spent[:, 0], wall, rtol=1e-6, atol=1e-9):
         complaints.append(f"the time categories of rank 0 sum to {spent[:, 0].sum():.6f} s, its steps to {wall.sum():.6f} s")
-    if (record["time/seconds"] < -1e-9).any():
-        complaints.append(f"a time category is negative: {record['time/seconds'].min()} s")
+    if (seconds < -1e-9).any():  # `other` is what is left of the step: below zero if a stretch was charged twice
+        complaints.append(f"a time category is negative: {seconds.min()} s")
+    usual = numpy.median(spent, axis=0)  # of a rank: one step that the machine held up says nothing
+    if not numpy.allclose(usual, numpy.median(wall), rtol=0.25, atol=0.02):
+        complaints.append(f"the steps take {usual} s on the ranks, by their categories, and {numpy.median(wall)} s on rank 0's clock")
     return complaints
 
 

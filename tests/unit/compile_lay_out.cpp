@@ -98,17 +98,33 @@ TEST_CASE("staging lies behind all buffers: so much for each group of ranks that
         const Program bare = compile(config, Purpose::training, some_workspace).programs[0];
         const Program p = compile(config, Purpose::training, Workspace(some_workspace, 6400)).programs[0];
         const TierPeak &a = bare.peaks[0], &b = p.peaks[0];
-        CHECK(bare.staging == 0);
-        CHECK(b.arena == a.arena + p.staging);
+        CHECK(bare.staging[0] == 0);
+        CHECK(b.arena == a.arena + p.staging[0]);
         CHECK(b.packing == a.packing);
-        CHECK(b.books[static_cast<std::size_t>(Book::buffers)] == a.books[static_cast<std::size_t>(Book::buffers)] + p.staging);
-        for (const Buffer& x : p.buffers) CHECK(x.offset + x.bytes <= b.arena - p.staging);
-        return p.staging / 6400;
+        CHECK(b.books[static_cast<std::size_t>(Book::buffers)] == a.books[static_cast<std::size_t>(Book::buffers)] + p.staging[0]);
+        for (const Buffer& x : p.buffers) CHECK(x.offset + x.bytes <= b.arena - p.staging[0]);
+        return p.staging[0] / 6400;
     };
     CHECK(groups(small_gpt()) == 0);
     CHECK(groups(on_grid(small_gpt(), 2, 1, 1, 1)) == 1);
     CHECK(groups(on_grid(small_gpt(), 2, 2, 1, 1)) == 3);     // tp, dp, and both for the norm
     CHECK(groups(on_grid(small_gpt(4), 1, 1, 4, 1)) == 2);    // all stages for the norm, two for the tied table
+}
+
+TEST_CASE("where there is an nvme tier its transfers' staging lies at the end of host memory, on a block") {
+    constexpr auto host = static_cast<std::size_t>(Tier::host), buffers = static_cast<std::size_t>(Book::buffers);
+    Config config = small_gpt();
+    for (const OffloadTo to : {OffloadTo::cpu, OffloadTo::nvme}) {
+        config.offload.optimizer = to;
+        const TierPeak bare = compile(config, Purpose::training, some_workspace).programs[0].peaks[host];
+        const Program p = compile(config, Purpose::training, Workspace(some_workspace, 0, 10 * disk_alignment)).programs[0];
+        const std::int64_t staging = to == OffloadTo::nvme ? 10 * disk_alignment : 0;
+        CHECK(p.staging[host] == staging);
+        CHECK(p.peaks[host].books[buffers] == bare.books[buffers] + staging);
+        CHECK(p.peaks[host].arena - staging - bare.arena < disk_alignment);
+        if (staging > 0) CHECK(p.peaks[host].arena % disk_alignment == 0);
+        CHECK(p.peaks[host].arena == std::accumulate(p.peaks[host].books.begin(), p.peaks[host].books.end(), p.peaks[host].packing));
+    }
 }
 
 TEST_CASE("no two buffers that live at once overlap, and the peak is what is live") {

@@ -77,7 +77,8 @@ bool to_anothers_home(const Site& s) {
     const BufferId mine = s.tensor(s.out()[0]).buffer;
     for (std::size_t b = 0; b < s.p.buffers.size(); ++b) {
         const Buffer& other = s.p.buffers[b];
-        if (static_cast<BufferId>(b) != mine && other.tier == s.buffer(s.out()[0]).tier && other.bytes == s.buffer(s.out()[0]).bytes && other.offset >= 0)
+        const Buffer& own = s.buffer(s.out()[0]);
+        if (static_cast<BufferId>(b) != mine && other.tier == own.tier && other.bytes == own.bytes && other.offset >= 0)
             others.push_back(static_cast<BufferId>(b));
     }
     if (others.empty()) return false;

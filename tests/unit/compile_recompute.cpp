@@ -106,8 +106,8 @@ TEST_CASE("bytes kept of a Llama layer: its heads, its gate and its sequence's s
             const double lse = bs * 6 / tp, qkvo = (twice ? 5 : 4) * h / tp;
             const std::array<double, 3> elements = {bs * (4 * h + qkvo + 3 * f) + lse, bs * (2 * h + qkvo + 2 * f) + lse, bs * h};
             for (std::size_t g = 0; g < 3; ++g) {
-                CAPTURE(tp);
-                CAPTURE(sp);
+                CAPTURE(c.grid.tp);
+                CAPTURE(c.grid.sp);
                 CAPTURE(g);
                 CHECK(static_cast<double>(kept_per_layer(remade(c, granularities[g]))) == doctest::Approx(4 * elements[g]));
             }
@@ -221,7 +221,7 @@ TEST_CASE("peaks fall, from none to selective to full, under every schedule") {
             for (std::size_t g = 0; g < 3; ++g) p[g] = programs_of(remade(c, granularities[g]));
             for (std::size_t r = 0; r < 2; ++r) {
                 const auto activations = [&](std::size_t g) { return p[g][r].peaks[0].books[static_cast<std::size_t>(Book::activations)]; };
-                CAPTURE(static_cast<int>(schedule));
+                CAPTURE(static_cast<int>(c.pipeline.schedule));
                 CAPTURE(llama);
                 CAPTURE(r);
                 // The last stage of a zero-bubble has no more than two microbatches' inputs of weight gradients, and those are not dropped.

@@ -52,7 +52,8 @@ TEST_CASE_FIXTURE(ConfigFixture, "numbers that disagree are refused, with all of
     check_has(refusal("train: {micro_batch_size: 1e9, gradient_accumulation_steps: 1e9}\ngrid: {dp: 2e9}\n"),
               "is more than 1000000000000 sequences");
     CHECK(load("train: {micro_batch_size: 1, gradient_accumulation_steps: 65536}\n").train.global_batch_size == 65536);
-    check_has(refusal("train: {micro_batch_size: 1, gradient_accumulation_steps: 65537}\n"), "found 65537 micro-batches per rank and step, allowed: up to 65536");
+    check_has(refusal("train: {micro_batch_size: 1, gradient_accumulation_steps: 65537}\n"),
+              "found 65537 micro-batches per rank and step, allowed: up to 65536");
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "only dp enters the batch") {

@@ -48,7 +48,7 @@ TEST_CASE_FIXTURE(ConfigFixture, "the resolved text loads as the same Config and
         if (config.data.format == DataFormat::synthetic) CHECK(to_yaml(load(resolved)) == resolved);
         job.planning = true;
     }
-    job = {.ranks = 2, .ranks_per_node = 2, .cpus = 4, .memory_available = 1 << 30, .planning = false};
+    job = {.ranks = 2, .ranks_per_node = 2, .cpus = 4, .cpu_sharers = 2, .memory_available = 1 << 30, .planning = false};
     const Config config = load("data: {format: synthetic}\n");
     CHECK(config.device.threads == 2);
     CHECK(to_yaml(load(to_yaml(config))) == to_yaml(config));

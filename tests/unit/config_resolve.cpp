@@ -140,7 +140,7 @@ TEST_CASE_FIXTURE(ConfigFixture, "sharding: shares of dp, and what is kept under
     CHECK(load("sharding: {keep_gathered: true}\n").sharding.keep_gathered);
     CHECK_FALSE(load("sharding: {keep_gathered: false}\ndevice: {memory_limit: 1GiB}\n").sharding.keep_gathered);
     // A limit derived from the machine is none to fill, also when the resolved input is fed back.
-    job = {.ranks = 2, .ranks_per_node = 2, .cpus = 4, .memory_available = 1 << 30, .planning = false};
+    job = {.ranks = 2, .ranks_per_node = 2, .cpus = 4, .cpu_sharers = 2, .memory_available = 1 << 30, .planning = false};
     const Config config = load("sharding: {zero_stage: 3}\ndata: {format: synthetic}\n");
     CHECK(config.device.memory_limit == 1 << 29);
     CHECK_FALSE(config.sharding.keep_gathered);
@@ -176,7 +176,7 @@ TEST_CASE_FIXTURE(ConfigFixture, "learning rates and their steps") {
 TEST_CASE_FIXTURE(ConfigFixture, "threads and memory come from the machine") {
     const std::string text = "data: {format: synthetic}\n";
     std::vector<std::string> warnings;
-    job = {.ranks = 4, .ranks_per_node = 4, .cpus = 10, .memory_available = std::int64_t{8} << 30, .planning = false};
+    job = {.ranks = 4, .ranks_per_node = 4, .cpus = 10, .cpu_sharers = 4, .memory_available = std::int64_t{8} << 30, .planning = false};
     const Config c = load(text);
     CHECK(c.device.threads == 2);
     CHECK(c.device.memory_limit == std::int64_t{2} << 30);
@@ -187,11 +187,21 @@ TEST_CASE_FIXTURE(ConfigFixture, "threads and memory come from the machine") {
               "memory_limit 1536MiB + host_memory_limit 1GiB are more than the 2GiB that the node has for each of 4 ranks");
     load_config(file("t.yaml", text + "device: {threads: 4}\n"), {}, job, &warnings);
     REQUIRE(warnings.size() == 1);
-    CHECK(warnings[0] == "4 ranks of a node x device.threads 4 = 16 but they share 10 CPUs");
+    CHECK(warnings[0] == "4 ranks x device.threads 4 = 16 but they share 10 CPUs");
     job.cpus = 2;
     warnings.clear();
     CHECK(load_config(file("t.yaml", text), {}, job, &warnings).device.threads == 1);
     CHECK(warnings.size() == 1);
+    // Ranks bound to CPUs of their own share nothing but the memory.
+    job.cpus = 8;
+    job.cpu_sharers = 1;
+    warnings.clear();
+    CHECK(load_config(file("t.yaml", text), {}, job, &warnings).device.threads == 8);
+    CHECK(load_config(file("t.yaml", text), {}, job, &warnings).device.memory_limit == std::int64_t{2} << 30);
+    CHECK(warnings.empty());
+    load_config(file("t.yaml", text + "device: {threads: 9}\n"), {}, job, &warnings);
+    REQUIRE(warnings.size() == 1);
+    CHECK(warnings[0] == "1 rank x device.threads 9 = 9 but it has 8 CPUs");
     job.planning = true;
     CHECK(load(text).device.memory_limit == 0);
     CHECK(load(text + "device: {memory_limit: 3GiB}\n").device.memory_limit == std::int64_t{3} << 30);

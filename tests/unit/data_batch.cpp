@@ -51,7 +51,8 @@ TEST_CASE("a corpus of 3.5 samples asked for 100: every epoch a permutation, cou
         for (std::size_t p = 0; p < 100; ++p) {
             ++counts.at(static_cast<std::size_t>(seen[p]));
             CHECK(*std::max_element(counts.begin(), counts.end()) - *std::min_element(counts.begin(), counts.end()) <= 1);
-            if (p % 3 == 2) CHECK(std::set<std::int64_t>(seen.begin() + static_cast<long>(p) - 2, seen.begin() + static_cast<long>(p) + 1).size() == 3);
+            const auto here = seen.begin() + static_cast<long>(p);
+            if (p % 3 == 2) CHECK(std::set<std::int64_t>(here - 2, here + 1).size() == 3);
             if (!shuffle) CHECK(seen[p] == static_cast<std::int64_t>(p % 3));
         }
         Batch batch;
@@ -63,7 +64,9 @@ TEST_CASE("a corpus of 3.5 samples asked for 100: every epoch a permutation, cou
 TEST_CASE("seeds and epochs give different orders, one seed one order, whatever the global batch") {
     const Folder dir;
     const auto samples = text_samples(dir, 1 + 100 * 4, 4, RaggedEnd::drop);
-    const auto of = [&](std::uint64_t seed, std::int64_t global) { return order(BatchReader(samples, SampleOrder::training, global, true, seed), 300); };
+    const auto of = [&](std::uint64_t seed, std::int64_t global) {
+        return order(BatchReader(samples, SampleOrder::training, global, true, seed), 300);
+    };
     CHECK(of(1, 10) == of(1, 10));
     CHECK(of(1, 10) == of(1, 7));
     CHECK(of(1, 10) != of(2, 10));

@@ -148,7 +148,7 @@ TEST_CASE("attention: key-value heads are cut by a prefix of the query heads' cu
 TEST_CASE("attention: a ring is complete after every turn, once each") {
     Bench b;
     const TensorId q = b.x({12, 12, 12, 12}, {dp, sp, tp});
-    const auto turned = [&](std::int16_t j) { return b.x({12, 12, 12, 12}, {dp, {{Axis::sp, Layout::block, j}}, tp}); };
+    const auto turned = [&](std::int32_t j) { return b.x({12, 12, 12, 12}, {dp, {{Axis::sp, Layout::block, j}}, tp}); };
     Attributes ring;
     ring.ring = true;
     CHECK_THROWS_AS(b.typed(Kind::attention, {q, turned(0), turned(0)}), TypingError);  // keys are cut and it is no ring
@@ -244,6 +244,21 @@ TEST_CASE("squares, update, loss") {
     loss.covers = b.tables->covers({{0, 0}});
     CHECK(b.typed(Kind::mean_loss, {b.p.declare("l", loss), norm}, a) == "f64[]");
     CHECK_THROWS_AS(b.typed(Kind::mean_loss, {norm, norm}, a), TypingError);
+}
+
+TEST_CASE("one op takes more operands than 16 bits count: every microbatch's mask") {
+    Bench b;
+    constexpr std::size_t n = 65536 + 2;
+    const TensorId mask = b.p.declare("mask", TensorType({12, 12}, DType::u8));
+    Attributes a;
+    for (std::size_t i = 0; i < n; ++i) a.signature += i ? ",bs" : "bs";
+    a.signature += "->";
+    const TensorId tokens = b.all(Kind::count, std::vector<TensorId>(n, mask), a)[0];
+    const Op& op = b.p.ops.back();
+    CHECK(b.p.inputs(op).size() == n);
+    REQUIRE(b.p.outputs(op).size() == 1);
+    CHECK(b.p.outputs(op)[0] == tokens);
+    CHECK(text(b.p.type(tokens)) == "f64[]");
 }
 
 TEST_CASE("a sum over pp says who holds it") {

@@ -47,6 +47,9 @@ TEST_CASE("a turn holds the piece of the neighbour before") {
     CHECK(indices(grid(1, 1, 3), t, 0, at({{Axis::sp, 1}})) == Ids{0, 1});
     t.place.cuts[0].cut[0].turn = 2;
     CHECK(indices(grid(1, 1, 3), t, 0, at({{Axis::sp, 0}})) == Ids{2, 3});
+    TensorType wide = vector_of(40000, {{Axis::sp}});
+    wide.place.cuts[0].cut[0].turn = 39999;  // more than 16 bits
+    CHECK(indices(grid(1, 1, 40000), wide, 0, at({{Axis::sp, 0}})) == Ids{1});
 }
 
 TEST_CASE("the order of nesting tells who holds what") {
@@ -150,7 +153,8 @@ TEST_CASE("running sums cover each contribution once") {
 
 TEST_CASE("a set of contributions is as few runs as it can be, in whatever order it grew") {
     Cover some = Contribution{4, 0};
-    for (const Contribution c : {Contribution{6, 0}, Contribution{0, 1}, Contribution{5, 0}, Contribution{1, 1}, Contribution{0, 0}}) some = joined(Cover(c), some);
+    for (const Contribution c : {Contribution{6, 0}, Contribution{0, 1}, Contribution{5, 0}, Contribution{1, 1}, Contribution{0, 0}})
+        some = joined(Cover(c), some);
     CHECK(some.runs() == std::vector<Cover::Run>{{0, 0, 1}, {0, 4, 3}, {1, 0, 2}});
     CHECK(some.size() == 6);
     CHECK(some.uses() == 2);

@@ -85,7 +85,8 @@ TEST_CASE("combinations where no change fits by itself, and nothing in them that
     bool sharded = false;
     for (const Suggestion& s : p.suggestions) sharded = sharded || s.change.find("sharding.zero_stage=3") != std::string::npos;
     CHECK(sharded);
-    const Plan alone = Job124m{{"train.micro_batch_size=2", "train.gradient_accumulation_steps=2", "device.host_memory_limit=1KiB"}, 1}.plan(limit);  // nobody to share with
+    const std::vector<std::string> small = {"train.micro_batch_size=2", "train.gradient_accumulation_steps=2", "device.host_memory_limit=1KiB"};
+    const Plan alone = Job124m{small, 1}.plan(limit);  // nobody to share with
     for (const Suggestion& s : alone.suggestions) CHECK(s.change.find("zero_stage") == std::string::npos);
 }
 

@@ -10,5 +10,6 @@ int main(int argc, char** argv) {
     record.exit_code = 0;
     record.complete = true;
     RecordWriter(argv[1]).write(record);
-    write_trace(argv[1], {{"compute", "tp"}, {"matmul", "all_reduce"}, {{7, 1, {{0, 0, 0.5, 1}, {1, 1, 1, 2.5}}}}, {{1, 0, 0, 0.5, {8, 0, 0, 4, 0}}, {1, 1, 0, 0.5, {}}}});
+    write_trace(argv[1], {{"compute", "tp"}, {"matmul", "all_reduce"}, {{7, 1, {{0, 0, 0.5, 1}, {1, 1, 1, 2.5}}}},
+                          {{1, 0, 0, 0.5, {8, 0, 0, 4, 0}}, {1, 1, 0, 0.5, {}}}});
 }

@@ -287,6 +287,24 @@ TEST_CASE("the loss over a cut and padded vocabulary") {
     CHECK(check_grid(count)[0][0] == 42);
 }
 
+TEST_CASE("1: the loss is the mean over counted tokens: one of loss 2 and nine of loss 4 make 3.8 wherever they lie, not 3") {
+    const TensorType sums({2, 4, 12}, f, place({none, b_cut, s_cut})), mask({4, 12}, DType::u8, place({b_cut, s_cut})), scalar({}, DType::f64);
+    Case loss = make(Kind::token_loss, {}, {sums, mask});
+    for (std::size_t t = 0; t < 48; ++t) {
+        const std::size_t row = t / 12, position = t % 12;  // rows 0 and 3 are those of two dp ranks
+        loss.values[0][t] = 1.0;
+        loss.values[0][48 + t] = row == 0 ? -2.0 : row == 3 ? -4.0 : -1000.0;
+        loss.values[1][t] = (row == 0 && position == 5) || (row == 3 && position >= 3);
+    }
+    Case count = make(Kind::count, signature("bs->"), {mask}), inverse = make(Kind::reciprocal, {}, {scalar});
+    count.values = {loss.values[1]};
+    inverse.values = check_grid(count);
+    const double sum = check_grid(loss)[0][0], share = everywhere(Grid(), inverse)[0][0];
+    CHECK(sum == 38.0);
+    CHECK(inverse.values[0][0] == 10.0);
+    CHECK(sum * share == doctest::Approx(3.8).epsilon(1e-15));  // what mean_loss makes of the two
+}
+
 TEST_CASE("no counted tokens: the reciprocal is 0, not infinite") {
     Case k = make(Kind::reciprocal, {}, {TensorType({}, DType::f64)});
     k.values[0] = {0.0};

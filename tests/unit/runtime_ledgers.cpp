@@ -5,8 +5,12 @@
 #include "runtime/time_ledger.hpp"
 
 #include <doctest.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -64,6 +68,52 @@ TEST_CASE("memory: a buffer counts from its first op to its last, a move's until
     for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(std::pair(timeline[i].op, timeline[i].bytes) == wanted[i]);
     CHECK(meter.use(b).last == 3);
     CHECK(meter.peaks()[1].bytes == 0);
+}
+
+namespace {
+
+// Room for two more threads, whose stacks are large, and not for a third, while it lives.
+class RoomForTwo {
+  public:
+    RoomForTwo() {
+        constexpr std::size_t stack = std::size_t{1} << 30;
+        pthread_getattr_default_np(&usual_);
+        pthread_attr_t large;
+        pthread_attr_init(&large);
+        pthread_attr_setstacksize(&large, stack);
+        pthread_setattr_default_np(&large);
+        pthread_attr_destroy(&large);
+        getrlimit(RLIMIT_AS, &limit_);
+        std::int64_t pages = 0;
+        std::ifstream("/proc/self/statm") >> pages;
+        rlimit less = limit_;
+        less.rlim_cur = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + 5 * stack / 2;
+        setrlimit(RLIMIT_AS, &less);
+    }
+    ~RoomForTwo() {
+        setrlimit(RLIMIT_AS, &limit_);
+        pthread_setattr_default_np(&usual_);
+        pthread_attr_destroy(&usual_);
+    }
+    RoomForTwo(const RoomForTwo&) = delete;
+    RoomForTwo& operator=(const RoomForTwo&) = delete;
+
+  private:
+    pthread_attr_t usual_;
+    rlimit limit_{};
+};
+
+}  // namespace
+
+TEST_CASE("arena: a thread that cannot be started beside others is an exception, and ends with exit code 3") {
+    Exit exit = Exit::done;
+    try {
+        const RoomForTwo room;
+        const Arena arena({std::int64_t{64} << 20, 0, 0}, "a test", 0, 8);
+    } catch (const std::exception& e) {
+        exit = failure_of(e).exit;
+    }
+    CHECK(exit == Exit::no_memory);
 }
 
 TEST_CASE("arena: zero, aligned, as large as asked; refused with rank, bytes and purpose") {

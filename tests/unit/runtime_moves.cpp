@@ -12,7 +12,8 @@ using namespace quadrille;
 namespace {
 
 const Grid grid = Grid::of_user_axes(2, 4, 2, 2, 2, 2, {"tp", "sp", "dp", "pp"});
-const Cuts sp_zigzag = Cuts::along(grid, Axis::sp, Layout::zigzag), sp = Cuts::along(grid, Axis::sp), tp = Cuts::along(grid, tensor_axes), dp = Cuts::along(grid, data_axes), none;
+const Cuts sp_zigzag = Cuts::along(grid, Axis::sp, Layout::zigzag), sp = Cuts::along(grid, Axis::sp);
+const Cuts tp = Cuts::along(grid, tensor_axes), dp = Cuts::along(grid, data_axes), none;
 
 Placement place(std::initializer_list<Cuts> cuts) {
     Placement p;
@@ -61,9 +62,11 @@ void put(Buffer_& to, const Slice& s, const Buffer_& values) {
 Buffer_ moved(const Program& p, const Op& op, const Coordinate& c) {
     const TensorType &from = p.type(p.inputs(op)[0]), &to = p.type(p.outputs(op)[0]);
     const MovePlan plan = plan_move(p, op, c);
-    const std::size_t n = plan.members.size(), me = static_cast<std::size_t>(std::find(plan.members.begin(), plan.members.end(), static_cast<int>(grid.rank(c))) - plan.members.begin());
+    const auto own = std::find(plan.members.begin(), plan.members.end(), static_cast<int>(grid.rank(c)));
+    const std::size_t n = plan.members.size(), me = static_cast<std::size_t>(own - plan.members.begin());
     REQUIRE(me < n);
-    Buffer_ out(static_cast<std::size_t>(local_count(grid, to)), -1e9), sum(static_cast<std::size_t>(local_count(grid, from)), plan.move.op == ReduceOp::sum ? 0.0 : -1e30);
+    Buffer_ out(static_cast<std::size_t>(local_count(grid, to)), -1e9);
+    Buffer_ sum(static_cast<std::size_t>(local_count(grid, from)), plan.move.op == ReduceOp::sum ? 0.0 : -1e30);
     for (std::size_t j = 0; j < n; ++j) {
         const Coordinate there = grid.coordinate(plan.members[j]);
         const Buffer_ theirs = local(from, there);
@@ -72,10 +75,13 @@ Buffer_ moved(const Program& p, const Op& op, const Coordinate& c) {
         const std::int64_t count = plan.move.segments[0].count;
         switch (plan.move.kind) {
             case MoveKind::all_gather: put(out, spelled(plan.move.out_slices, count, n)[j], theirs); break;
-            case MoveKind::all_to_all: put(out, spelled(plan.move.out_slices, count, n)[j], picked(theirs, spelled(their_plan.move.in_slices, count, n)[me])); break;
+            case MoveKind::all_to_all:
+                put(out, spelled(plan.move.out_slices, count, n)[j], picked(theirs, spelled(their_plan.move.in_slices, count, n)[me]));
+                break;
             case MoveKind::ring_shift: if ((j + 1) % n == me) out = theirs; break;
             default:
-                for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = plan.move.op == ReduceOp::sum ? sum[i] + theirs[i] : std::max(sum[i], theirs[i]);
+                for (std::size_t i = 0; i < sum.size(); ++i)
+                    sum[i] = plan.move.op == ReduceOp::sum ? sum[i] + theirs[i] : std::max(sum[i], theirs[i]);
         }
     }
     if (plan.move.kind == MoveKind::all_reduce) out = sum;

@@ -143,7 +143,8 @@ TEST_CASE("a slice along axes lies where the coordinate says") {
     const TensorId whole = s.at(256);
     Placement cut;
     cut.cuts[0] = Cuts::along(grid, tensor_axes);
-    const TensorId part = s.p.declare("part", TensorType({16}, DType::f32, cut), -1, s.p.tensors[static_cast<std::size_t>(whole)].buffer, 0, tensor_axes);
+    const BufferId there = s.p.tensors[static_cast<std::size_t>(whole)].buffer;
+    const TensorId part = s.p.declare("part", TensorType({16}, DType::f32, cut), -1, there, 0, tensor_axes);
     for (std::int64_t r = 0; r < grid.ranks(); ++r) {
         const Coordinate c = grid.coordinate(r);
         CHECK(range_of(s.p, c, part).begin == 256 + 32 * c[Axis::tp]);

@@ -166,11 +166,17 @@ TEST_CASE("a tmpfs serves too") {
 }
 
 TEST_CASE("the memory that a file takes for itself is known without one") {
-    CHECK(NvmeFile::staging_bytes(1 << 20, 32) == 32 << 20);
-    CHECK(NvmeFile::staging_bytes(512, 64) == 64 * 4096);
-    CHECK(NvmeFile::staging_bytes(5000, 1) == 8192);
-    CHECK_THROWS_AS(NvmeFile::staging_bytes(511, 1), std::logic_error);
-    CHECK_THROWS_AS(NvmeFile::staging_bytes(512, 0), std::logic_error);
+    const auto staging = [](std::int64_t block_size, int queue_depth) {
+        NvmeOptions options;
+        options.block_size = block_size;
+        options.queue_depth = queue_depth;
+        return NvmeFile::staging_bytes(options);
+    };
+    CHECK(staging(1 << 20, 32) == 32 << 20);
+    CHECK(staging(512, 64) == 64 * 4096);
+    CHECK(staging(5000, 1) == 8192);
+    CHECK_THROWS_AS(staging(511, 1), std::logic_error);
+    CHECK_THROWS_AS(staging(512, 0), std::logic_error);
     CHECK(nvme_bytes(0) == 0);
     CHECK(nvme_bytes(1) == 4096);
 }
