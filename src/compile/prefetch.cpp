@@ -172,7 +172,8 @@ void overlap(Program& p, bool allowed) {
     const auto n = static_cast<std::int32_t>(p.ops.size());
     const std::vector<std::int32_t> stored = second_next_store(p);
     std::int32_t next_scatter = n;
-    std::vector<std::int32_t> first_read(p.tensors.size(), n);
+    std::vector<std::int32_t> first_read(p.tensors.size(), n), next_write(p.buffers.size(), n);
+    const auto buffer = [&](TensorId t) { return static_cast<std::size_t>(p.tensor(t).buffer); };
     std::map<int, std::vector<std::int32_t>> sends;  // by peer, latest first: the walk is backwards
     for (std::int32_t i = n; i-- > 0;) {
         Op& op = p.ops[static_cast<std::size_t>(i)];
@@ -180,6 +181,7 @@ void overlap(Program& p, bool allowed) {
         if (allowed && op.queue != Queue::compute) {
             op.until = scatters_whole(p, op) ? next_scatter : stored[static_cast<std::size_t>(i)];
             for (const TensorId t : p.outputs(op)) op.until = std::min(op.until, first_read[static_cast<std::size_t>(t)]);
+            if (op.kind == Kind::move) op.until = std::min(op.until, next_write[buffer(p.inputs(op)[0])]);  // what it takes away may be replaced later
             if (op.kind == Kind::send) {
                 auto& later = sends[p.attributes(op).peer];
                 op.until = later.size() >= 2 ? later[later.size() - 2] : n;
@@ -188,6 +190,8 @@ void overlap(Program& p, bool allowed) {
             if (op.until == i + 1) op.until = -1;  // read at once: nothing to overlap with
         }
         if (scatters_whole(p, op)) next_scatter = i;
+        for (const TensorId t : p.outputs(op))
+            if (p.buffers[buffer(t)].persistent) next_write[buffer(t)] = i;
         for (const TensorId t : p.inputs(op)) first_read[static_cast<std::size_t>(t)] = std::min(first_read[static_cast<std::size_t>(t)], needed_before(p, op, i, t));
     }
 }

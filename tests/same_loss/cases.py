@@ -5,6 +5,7 @@ for tensor.sequence_parallel, `zero2 shard4 prefetch0` for sharding, `micro2` th
 line. What is not named is left out of the input, so defaults are exercised too.
 """
 import dataclasses
+import itertools
 
 WORDS = {
     "gpipe": "pipeline.schedule=gpipe",
@@ -117,6 +118,33 @@ def bits(name, split, *changes):
 def stages(name, *splits):
     """Bit for bit: each split at ZeRO stage 1 against 0, and at 3 against 2, which sums micro-batches in another order than 1."""
     return [Case(name, f"{split} zero{stage}", f"{split} zero{stage - 1}", bitwise=True) for split in splits for stage in (1, 3)]
+
+
+def covering(factors):
+    """Rows of one value of each factor such that every two values of two factors meet in some row; greedy, always the same ones."""
+    open_pairs = {pair: None for i, a in enumerate(factors) for b in range(i + 1, len(factors)) for pair in
+                  itertools.product([(i, x) for x in a], [(b, y) for y in factors[b]])}
+    rows = []
+    while open_pairs:
+        row = dict(next(iter(open_pairs)))
+        for i in (i for i in range(len(factors)) if i not in row):
+            row[i] = max(factors[i], key=lambda x: sum(tuple(sorted(((i, x), other))) in open_pairs for other in row.items()))
+        for pair in itertools.combinations(sorted(row.items()), 2):
+            open_pairs.pop(pair, None)
+        rows.append([row[i] for i in range(len(factors))])
+    return rows
+
+
+def homes():
+    """Stages, shards, recompute, offload and schedules in pairs: bit for bit the same grid and stage without recompute and offload."""
+    def offload(kind, *tiers):
+        return ["", *(f"offload.{kind}={tier}" for tier in tiers)]
+    factors = [["pp2 1f1b", "", "pp2 gpipe", "pp2 zero-bubble", "pp2 interleaved v2"], ["zero3", "zero2", "zero1", "zero0"],
+               ["shard2", "", "shard1"], ["full", "selective", ""], offload("optimizer", "nvme", "cpu"), offload("parameters", "nvme", "cpu"),
+               offload("activations", "nvme", "cpu"), offload("gradients", "cpu")]
+    for number, (schedule, stage, shard, *ways) in enumerate(covering(factors)):
+        split = " ".join(filter(None, ["dp4", schedule, stage, shard]))
+        yield from bits("deep" if number % 2 else "deep-llama", split, " ".join(filter(None, ways)))
 
 
 GROUPS = {
@@ -265,6 +293,7 @@ GROUPS = {
                            "offload.gradients=cpu", "offload.activations=cpu", "offload.activations=nvme",
                            "offload.optimizer=nvme offload.parameters=nvme offload.gradients=cpu offload.activations=nvme")),
     ],
+    "homes": list(homes()),
     "offload-ways": [
         *bits("gpt", "dp2 zero3 full", *(f"offload.optimizer=nvme offload.parameters=nvme offload.activations=nvme {rest}" for rest in (
             "offload.block_size=512 offload.queue_depth=1", "offload.block_size=4KiB offload.queue_depth=64", "comm.overlap=false", "prefetch0",
