@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 
 #include <unistd.h>
 
@@ -47,7 +48,9 @@ void shorten_spinning(char** argv) {
         if (std::getenv(chosen)) return;
     setenv("GOMP_SPINCOUNT", "20000", 1);
     setenv("KMP_BLOCKTIME", "0", 1);
-    execv("/proc/self/exe", argv);  // returns only if that is not possible: then it stays as it is
+    std::error_code unknown;
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", unknown);  // by its name, which `ps` shows
+    execv(self.c_str(), argv);  // returns only if that is not possible: then it stays as it is
 }
 
 // For what no `catch` can reach: an exception that leaves a thread or a parallel region.

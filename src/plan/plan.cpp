@@ -7,6 +7,7 @@
 #include "plan/suggest.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace quadrille {
 namespace {
@@ -39,11 +40,27 @@ ProgramPlan plan_program(const Program& p, const Grid& grid) {
     plan.first[Axis::pp] = p.coordinate;
     plan.count = grid.ranks() / grid.extent(Axis::pp);
     plan.operations = static_cast<std::int64_t>(p.ops.size());
+    plan.layers = std::count_if(p.flats.begin(), p.flats.end(), [](const Flat& f) { return f.unit.starts_with("layers."); });
     plan.peaks = p.peaks;
     plan.states = state_bytes(p);
     plan.wire = wire_bytes(p, plan.first);
     for (const auto& [queue, bytes] : tier_bytes(p)) plan.copies.emplace(name_of(queue), bytes);
     return plan;
+}
+
+// Of each tier that does not fit its limit, what the fullest rank lacks.
+std::string shortfall(const Compiled& c, const DeviceConfig& limits) {
+    std::string s;
+    for (const auto& [tier, limit, by] : {std::tuple{Tier::device, limits.memory_limit, "device.memory_limit"},
+                                          {Tier::host, limits.host_memory_limit, "device.host_memory_limit"}}) {
+        const auto arena = [t = static_cast<std::size_t>(tier)](const Program& p) { return p.peaks[t].arena; };
+        const Program& most = *std::max_element(c.programs.begin(), c.programs.end(), [&](const Program& a, const Program& b) { return arena(a) < arena(b); });
+        if (limit == 0 || arena(most) <= limit) continue;
+        Coordinate first;
+        first[Axis::pp] = most.coordinate;
+        s += does_not_fit(most, tier, {limit, by}, c.tables->grid().rank(first));
+    }
+    return s;
 }
 
 std::int64_t fullest(const Compiled& c) {
@@ -107,6 +124,7 @@ Plan make_plan(const Config& config, const Workspace& workspace, const Variation
     plan.memory_limit = config.device.memory_limit;
     plan.host_memory_limit = config.device.host_memory_limit;
     plan.fits = std::all_of(c.programs.begin(), c.programs.end(), [&](const Program& p) { return fits(p, config.device); });
+    if (!plan.fits) plan.shortfall = shortfall(c, config.device);
     if (!plan.fits && vary) plan.suggestions = suggest(config, workspace, vary, step_cost(c));
     if (programs) *programs = std::move(c.programs);
     return plan;

@@ -11,7 +11,7 @@ struct StateBytes { std::int64_t weights = 0, masters = 0, moments = 0, gradient
 struct ProgramPlan {
     Coordinate first;                             // of its first rank
     std::int64_t count = 0;                       // ranks that share it
-    std::int64_t operations = 0;
+    std::int64_t operations = 0, layers = 0;
     std::array<TierPeak, tier_count> peaks{};
     StateBytes states;
     std::map<std::string, std::int64_t> wire;     // axis -> bytes per rank and step, of the first rank
@@ -28,7 +28,7 @@ struct RecomputePlan {
 // A change of the input that would make it fit, compiled and checked.
 struct Suggestion {
     std::string change;                           // overrides, ready to be pasted
-    std::int64_t peak_bytes = 0;                  // of the device tier, on the fullest rank
+    std::array<std::int64_t, tier_count> peak_bytes{};  // by tier, on its fullest rank
     double cost = 1;                              // step_cost, relative to the input as it is
 };
 
@@ -45,6 +45,7 @@ struct Plan {
     double bubble_fraction = 0;                   // with the FLOPs of each chunk as its costs
     std::int64_t memory_limit = 0, host_memory_limit = 0;  // 0: none
     bool fits = true;
+    std::string shortfall;                        // why not: of each tier that does not, does_not_fit of the fullest rank
     std::vector<Suggestion> suggestions;
 };
 

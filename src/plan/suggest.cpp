@@ -40,13 +40,12 @@ Ladder more_recompute(const Config& c) {
     return out;
 }
 
-// To host memory; to disk only where a directory is given.
+// To host memory, or to disk: where the input names no directory, the change has a word in its place.
 Ladder other_tiers(const Config& c) {
     const OffloadConfig& o = c.offload;
     Ladder out;
     Overrides all;
     for (const char* to : {"cpu", "nvme"}) {
-        if (std::string(to) == "nvme" && o.nvme_path.empty()) continue;
         for (const auto& [what, now] : {std::pair{"optimizer", o.optimizer}, {"activations", o.activations}, {"parameters", o.parameters}}) {
             if (now != OffloadTo::none) continue;
             out.push_back({fmt::format("offload.{}={}", what, to)});
@@ -54,6 +53,9 @@ Ladder other_tiers(const Config& c) {
         }
         if (all.size() > 1) out.push_back(all);
         all.clear();
+        if (std::string(to) == "nvme" && o.nvme_path.empty())
+            for (Overrides& change : out)
+                if (change[0].ends_with("=nvme")) change.push_back("offload.nvme_path=DIRECTORY");
     }
     return out;
 }
@@ -159,7 +161,7 @@ class Suggest {
                 c = compile(config, Purpose::training, workspace_);
             }
             if (!fit(c)) return false;
-            found_.push_back({fmt::format("{}", fmt::join(change, " ")), peak(c), step_cost(c) / cost_});
+            found_.push_back({fmt::format("{}", fmt::join(change, " ")), peaks(c), step_cost(c) / cost_});
             return true;
         } catch (const Error&) {
             return false;  // the input's rules do not allow it
@@ -172,9 +174,10 @@ class Suggest {
         return std::all_of(c.programs.begin(), c.programs.end(), [this](const Program& p) { return fits(p, config_.device); });
     }
 
-    static std::int64_t peak(const Compiled& c) {
-        std::int64_t most = 0;
-        for (const Program& p : c.programs) most = std::max(most, p.peaks[0].arena);
+    static std::array<std::int64_t, tier_count> peaks(const Compiled& c) {
+        std::array<std::int64_t, tier_count> most{};
+        for (const Program& p : c.programs)
+            for (std::size_t t = 0; t < tier_count; ++t) most[t] = std::max(most[t], p.peaks[t].arena);
         return most;
     }
 

@@ -9,7 +9,7 @@
 namespace quadrille {
 
 Console::Console(ConsoleSettings settings, std::FILE* out, std::FILE* err)
-    : settings_(settings), out_(out), err_(err), terminal_(::isatty(::fileno(out)) == 1) {}
+    : settings_(settings), out_(out), err_(err), terminal_(::isatty(::fileno(out)) == 1 && ::isatty(::fileno(err)) == 1) {}
 
 Console::~Console() { clear_line(); }
 

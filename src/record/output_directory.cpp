@@ -1,15 +1,16 @@
 #include "record/output_directory.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
-
 #include "base/error.hpp"
 #include "record/record_reader.hpp"
 #include "record/replace_file.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
 #include <cstring>
 #include <sstream>
 #include <vector>
@@ -51,6 +52,13 @@ std::string obstacle(const fs::path& directory, const std::string& config_yaml) 
     return "";
 }
 
+// What a record that makes room is called from then on: after its run's start, "run-2026-01-31T12-00-00Z.h5".
+fs::path former_name(const fs::path& directory) {
+    std::string time = read_record(directory / "run.h5").start_time;
+    std::replace_if(time.begin(), time.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '-');
+    return "run-" + time + ".h5";
+}
+
 // The nearest ancestor that exists must be a directory that can be written, else creating fails later.
 void check_creatable(const fs::path& directory) {
     std::error_code ignored;
@@ -82,8 +90,8 @@ std::string check_output(const fs::path& directory, bool overwrite, const std::s
                            directory.string());
     const std::string why = obstacle(directory, config_yaml);
     if (!why.empty()) refuse(directory, why + "; choose another directory or set output.overwrite=true");
-    return fmt::format("output.directory: {} holds a record of the same model and no checkpoint: starting afresh over it",
-                       directory.string());
+    return fmt::format("output.directory: {} holds a record of the same model and no checkpoint: starting afresh; that record is kept as {}",
+                       directory.string(), former_name(directory).string());
 }
 
 OutputLock::OutputLock(const fs::path& directory) : descriptor_(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
@@ -96,11 +104,12 @@ OutputLock::~OutputLock() {
     if (descriptor_ >= 0) close(descriptor_);
 }
 
-std::unique_ptr<OutputLock> create_output(const fs::path& directory) {
+std::unique_ptr<OutputLock> create_output(const fs::path& directory, bool overwrite) {
     std::error_code reason;
     fs::create_directories(directory, reason);
     if (reason) refuse(directory, fmt::format("cannot be made: {}", reason.message()));
     auto lock = std::make_unique<OutputLock>(directory);
+    if (!overwrite && fs::exists(directory / "run.h5", reason)) fs::rename(directory / "run.h5", directory / former_name(directory), reason);
     std::vector<fs::path> leftovers;
     for (const auto& entry : fs::directory_iterator(directory, reason))
         if (is_leftover(entry.path().filename().string())) leftovers.push_back(entry.path());

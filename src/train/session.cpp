@@ -1,5 +1,6 @@
 #include "train/session.hpp"
 
+#include "base/format.hpp"
 #include "compile/verify.hpp"
 #include "cpu/gemm.hpp"
 #include "ir/table.hpp"
@@ -34,7 +35,7 @@ Session::Session(World& w, const Arguments& arguments) : world(w) {
     describe(arguments);
     take_memory();
     // Last, so that a run that cannot begin leaves what an earlier one has left.
-    on_first_rank(world, [&] { output_lock_ = create_output(config.output.directory); return std::string(); });
+    on_first_rank(world, [&] { output_lock_ = create_output(config.output.directory, config.output.overwrite); return std::string(); });
 }
 
 void Session::read_input(const Arguments& arguments) {
@@ -94,7 +95,7 @@ Budget Session::budget(Tier tier) const {
     const std::int64_t all = world.node_sum(mine + other);
     if (const std::int64_t available = memory_available(); available > 0)
         consider(available - (all - mine),
-                 fmt::format("the {} bytes available on {} less what its other ranks and tiers need", available, world.host()));
+                 fmt::format("the {} available on {} less what its other ranks and tiers need", format_bytes(available), world.host()));
     if (const auto limit = process_limit(config.device.threads + own_threads))
         consider(limit->left - other, fmt::format("what {} leaves", limit->name));
     return least;

@@ -24,7 +24,7 @@ SHAPE = {
     "pipeline": {"schedule": str, "microbatches": int, "bubble_fraction": (int, float)},
     "fits": bool,
     "recompute": {"granularity": str, "bytes_saved": int, "flops_added": (int, float)},
-    "suggestions": [{"change": str, "peak_bytes": int, "cost": (int, float)}],
+    "suggestions": [{"change": str, "peak_bytes": int, "host_bytes": int, "nvme_bytes": int, "cost": (int, float)}],
 }
 
 

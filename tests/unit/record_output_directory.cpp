@@ -2,6 +2,7 @@
 #include "record/output_directory.hpp"
 
 #include "base/error.hpp"
+#include "record/record_reader.hpp"
 #include "record/record_writer.hpp"
 #include "unit/record_sample.hpp"
 
@@ -34,7 +35,7 @@ TEST_CASE("absent and empty directories are free; checking makes nothing, creati
     const fs::path deep = directory.path() / "runs" / "a";
     CHECK(check_output(deep, false, "").empty());
     CHECK(!fs::exists(directory.path() / "runs"));
-    create_output(deep);
+    create_output(deep, false);
     CHECK(fs::is_directory(deep));
     CHECK(check_output(deep, false, "").empty());
 }
@@ -44,7 +45,7 @@ TEST_CASE("a directory with other things is refused unless overwritten, and they
     touch(directory.path() / "thesis.tex");
     CHECK(has(refusal(directory.path(), ""), "is not empty"));
     CHECK(!check_output(directory.path(), true, "").empty());
-    create_output(directory.path());
+    create_output(directory.path(), true);
     CHECK(fs::exists(directory.path() / "thesis.tex"));
 }
 
@@ -55,11 +56,16 @@ TEST_CASE("a record of the same model and no checkpoint: afresh, and it says so"
     touch(directory.path() / "trace.h5");
     touch(directory.path() / "run.h5.partial-host-1-0");
     const std::string other_steps = record.config_yaml + "output:\n  log_interval: 7\n";
-    CHECK(has(check_output(directory.path(), false, other_steps), "starting afresh"));
-    create_output(directory.path());
+    const std::string kept = "run-2026-01-31T12-00-00Z.h5";  // when the sample began
+    CHECK(has(check_output(directory.path(), false, other_steps), ("starting afresh; that record is kept as " + kept).c_str()));
+    create_output(directory.path(), true);
     CHECK(fs::exists(directory.path() / "run.h5"));
     CHECK(!fs::exists(directory.path() / "trace.h5"));
     CHECK(!fs::exists(directory.path() / "run.h5.partial-host-1-0"));
+    create_output(directory.path(), false);
+    CHECK(!fs::exists(directory.path() / "run.h5"));
+    CHECK(read_record(directory.path() / kept).steps.size() == record.steps.size());
+    RecordWriter(directory.path()).write(record);
 
     CHECK(has(refusal(directory.path(), "model:\n  num_layers: 5\n"), "another model"));
     fs::create_directories(directory.path() / "checkpoints" / "step-00000010");

@@ -51,7 +51,8 @@ TEST_CASE("inspect sums a trace up by queue and by kind of op") {
     const std::string text = inspect_record(directory.path() / "trace.h5");
     MESSAGE(text);
     for (const char* part : {"trace of 1 step on 2 ranks: 6 events, 4.00 s a step", "  compute        4    3.00 s   75.0 %\n",
-                             "  tp             2    1.50 s   37.5 %\n", "  F matmul              4    3.00 s   75.0 %\n", "  S redistribute        2    1.50 s   37.5 %\n"})
+                             "  tp             2    1.50 s   37.5 %\n", "  F matmul              4    3.00 s   75.0 %\n",
+                             "  S redistribute        2    1.50 s   37.5 %\n"})
         CHECK_MESSAGE(text.find(part) != std::string::npos, part);
 }
 
