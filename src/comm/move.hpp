@@ -36,7 +36,7 @@ struct MessageTag {
 struct Move {
     MoveKind kind = MoveKind::all_reduce;
     ReduceOp op = ReduceOp::sum;    // all_reduce, reduce_scatter
-    DType dtype = DType::f32;       // reduced: f32, f64, bf16, i32; moved: any
+    DType dtype = DType::f32;       // reduced: f32, f64, bf16, f16, i32; moved: any
     int group = -1;                 // from Engine::group; all kinds but send and receive
     std::vector<Segment> segments;  // moved together in one pass
     // One Slice per segment and member, that of segment k and member i of n at k·n + i. in_slices: reduce_scatter (whose sum ends

@@ -1,19 +1,9 @@
 #include "comm/reduce.hpp"
 
-#include <bit>
-
 #include "base/error.hpp"
 
 namespace quadrille {
 namespace {
-
-// The two halves of bf16's conversions without branches, so that the loops vectorise; same bits as struct bf16.
-float widen(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
-std::uint16_t narrow(float x) {
-    const auto u = std::bit_cast<std::uint32_t>(x);
-    const std::uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16, nan = (u >> 16) | 0x40u;
-    return static_cast<std::uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded);
-}
 
 struct Sum {
     template <class T>
@@ -28,17 +18,16 @@ struct Max {
     }
 };
 
-// T: as stored; the arithmetic is widened and narrowed where T is bf16's bits.
+// T: as stored; the arithmetic of 16-bit types is fp32's.
 template <class T>
-T load(T x) {
-    return x;
+auto load(T x) {
+    if constexpr (HalfWidth<T>) return static_cast<float>(x);
+    else return x;
 }
-float load(std::uint16_t x) { return widen(x); }
-template <class T>
-void store(T& to, T x) {
-    to = x;
+template <class T, class X>
+void store(T& to, X x) {
+    to = static_cast<T>(x);
 }
-void store(std::uint16_t& to, float x) { to = narrow(x); }
 
 // Two loops, since a compiler that may not assume distinct buffers does not vectorise, and a may be out.
 template <class T, class Op>
@@ -59,7 +48,8 @@ void by_type(Op op, DType dtype, const void* a, const void* b, void* out, std::i
         case DType::f32: return loop<float>(op, a, b, out, count);
         case DType::f64: return loop<double>(op, a, b, out, count);
         case DType::i32: return loop<std::int32_t>(op, a, b, out, count);
-        case DType::bf16: return loop<std::uint16_t>(op, a, b, out, count);
+        case DType::bf16: return loop<bf16>(op, a, b, out, count);
+        case DType::f16: return loop<f16>(op, a, b, out, count);
         case DType::u8: break;
     }
     require(false, fmt::format("a reduction cannot be of type {}", name_of(dtype)));

@@ -33,6 +33,7 @@ class Instantiate {
     const Chunk& chunk(int c) const { return model_.chunks[static_cast<std::size_t>(c)]; }
     int last() const { return static_cast<int>(model_.chunks.size()) - 1; }
     bool last_here() const { return mine_.back() == last(); }
+    bool goes_back() const { return std::any_of(order_.begin(), order_.end(), [](const Action& a) { return a.phase != Phase::forward; }); }
     Copies& copies(int c, int m) { return copies_[static_cast<std::size_t>(c * microbatches_ + m)]; }
     TensorId& copy_of(TensorId x, int c, int m) { return copies(c, m).tensors[static_cast<std::size_t>(x)]; }
 
@@ -90,6 +91,12 @@ class Instantiate {
         const TensorId local = out_.add(Kind::count, masks_, a, where, o)[0];
         step_.tokens = out_.to(local, Placement{}, where, o);
         step_.inverse_tokens = out_.add(Kind::reciprocal, {step_.tokens}, {}, where, o)[0];
+        step_.seed = step_.inverse_tokens;
+        if (!model_.scales_loss || !goes_back()) return;
+        Attributes scale;
+        scale.loss_scale = 1;
+        o.names = {"seed"};
+        step_.seed = out_.add(Kind::scale_loss, {step_.inverse_tokens}, scale, where, o)[0];
     }
 
     void act(const Action& action, std::int32_t index) {
@@ -100,7 +107,7 @@ class Instantiate {
         const bool input_part = action.phase == Phase::backward || action.phase == Phase::backward_input;
         if (forward && c > 0) receive(t.input, c - 1, at, false);
         if (input_part && c < last()) receive(t.seed, c + 1, at, true);
-        if (input_part && c == last()) copy_of(t.seed, c, at.microbatch) = step_.inverse_tokens;  // the loss is a mean over tokens
+        if (input_part && c == last()) copy_of(t.seed, c, at.microbatch) = step_.seed;  // the loss is a mean over tokens
         for (const Op& op : t.program.ops)
             if (runs(op.part, action.phase)) copy(op, at);
         if (forward && c < last()) send(t.result, c + 1, at, false);

@@ -13,6 +13,7 @@ struct Step {
     std::unordered_map<TensorId, WeightGradient> weight_gradients; // uses are numbered over all chunks of the coordinate
     std::vector<TensorId> losses;                                  // one per microbatch, where the last chunk is
     TensorId inverse_tokens = -1, tokens = -1;                     // of the global batch, where the last chunk is
+    TensorId seed = -1;                                            // the cotangent of each loss: 1/tokens, times the loss scale if there is one
 };
 
 // Tensor x of a template becomes x@m for microbatch m. The inputs of the whole step are loaded first, since the loss is the mean

@@ -37,7 +37,7 @@ Value formula(const Op& op, const Attributes& a, std::size_t result, std::span<c
     Hash h(row(op.kind).name);
     h << result << hash_text(a.signature) << static_cast<std::uint64_t>(a.stream) << a.rate << a.eps << static_cast<std::uint64_t>(a.rms)
       << static_cast<std::uint64_t>(a.inverse) << a.base << static_cast<std::uint64_t>(a.vocab) << static_cast<std::uint64_t>(a.input)
-      << static_cast<std::uint64_t>(a.microbatches);
+      << static_cast<std::uint64_t>(a.microbatches) << static_cast<std::uint64_t>(a.loss_scale);
     if (op.kind == Kind::load || a.rate > 0) h << static_cast<std::uint64_t>(op.microbatch);
     for (const Value x : operands) h << x;
     return h.value();

@@ -70,7 +70,16 @@ class Update {
         for (std::size_t u = 1; u < squares.size(); ++u) {
             total = sum_of_scalars(p_, total, squares[u], u + 1 == squares.size() ? "norm2" : "");
         }
-        p_.norm = total;
+        p_.norm = model_.scales_loss ? unscaled(total) : total;
+    }
+
+    // The squares are those of gradients of the scaled loss.
+    TensorId unscaled(TensorId squares) {
+        Attributes a;
+        a.loss_scale = -2;
+        Program::Options o = scalar_;
+        o.names = {"norm2.unscaled"};
+        return p_.add(Kind::scale_loss, {squares}, a, where_, o)[0];
     }
 
     // Several scalars of one placement moved together.
@@ -127,6 +136,7 @@ class Update {
         a.unit = u;
         a.microbatches = static_cast<int>(config_.train.gradient_accumulation_steps);
         a.clip = config_.train.clip_grad;
+        a.loss_scale = model_.scales_loss ? -1 : 0;
         const TensorId weights = weights_to_update(unit.weights, tier, where);
         std::vector<TensorId> in = {weights, brought(unit.reduced, tier, where), norm_in(tier)}, state = {weights}, homes = {unit.weights};
         for (const TensorId t : {unit.master, unit.m, unit.v}) {

@@ -220,7 +220,8 @@ class Meaning {
             const Parameter& q = p.parameters[static_cast<std::size_t>(flat.segments[i].parameter)];
             const auto part = [&](TensorId t) { return i < flat_[r][t].size() ? flat_[r][t][i] : Value{}; };
             Hash h(row(op.kind).name);
-            h << value(r, in[2]) << a.clip << static_cast<std::uint64_t>(q.decays) << static_cast<std::uint64_t>(a.microbatches);
+            h << value(r, in[2]) << a.clip << static_cast<std::uint64_t>(q.decays) << static_cast<std::uint64_t>(a.microbatches)
+              << static_cast<std::uint64_t>(a.loss_scale);
             for (std::size_t k = 0; k < in.size(); ++k)
                 if (k != 2) h << part(in[k]);
             record("the update of " + q.name, {h.value(), p.coordinate, static_cast<std::int32_t>(at_[r])});

@@ -180,7 +180,7 @@ constexpr Alias key_table[] = {
     {"dtype", "train.precision", "data.dtype is the type of token files"},
     {"mixed_precision", "train.precision", ""},
     {"mixed_precision_param", "train.precision", ""},
-    {"master_weights", "", "bf16 always has fp32 master weights; leave it out"},
+    {"master_weights", "", "bf16 and fp16 always have fp32 master weights; leave it out"},
     {"gradient_clipping", "train.clip_grad", ""},
     {"grad_clip", "train.clip_grad", ""},
     {"max_norm", "train.clip_grad", ""},
@@ -188,11 +188,12 @@ constexpr Alias key_table[] = {
     {"clip_grad_norm", "train.clip_grad", ""},
     {"deterministic_mode", "train.deterministic", "every run is"},
     // loss scale
-    {"loss_scale", "loss_scale.initial", ""},
+    {"loss_scale", "loss_scale.initial", "always dynamic"},
     {"initial_loss_scale", "loss_scale.initial", ""},
     {"initial_scale_power", "loss_scale.initial", "the scale, not its logarithm"},
     {"loss_scale_window", "loss_scale.window", ""},
     {"min_loss_scale", "loss_scale.minimum", ""},
+    {"hysteresis", "", "the scale halves at every overflow; leave it out"},
     // optimizer and schedule
     {"optimizer.name", "optimizer.type", ""},
     {"learning_rate", "optimizer.lr", ""},

@@ -6,6 +6,7 @@
 #include "config/rules.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace quadrille::input {
@@ -116,8 +117,9 @@ void check_training(const Config& c, Rules& rules) {
                  format("found warmup_steps {} + decay_steps {}, allowed: up to steps {} for wsd", o.warmup_steps, o.decay_steps,
                         c.train.steps));
     rules.expect({"train.gradient_dtype", "train.precision"},
-                 c.train.gradient_dtype == Precision::fp32 || c.train.precision == Precision::bf16,
-                 "found gradient_dtype bf16 with precision fp32, allowed: fp32, or precision bf16");
+                 c.train.gradient_dtype == Precision::fp32 || c.train.gradient_dtype == c.train.precision,
+                 format("found gradient_dtype {0} with precision {1}, allowed: fp32, or precision {0}", spelling(c.train.gradient_dtype),
+                        spelling(c.train.precision)));
     const double tokens = static_cast<double>(c.train.global_batch_size) * static_cast<double>(c.model.seq_length);
     constexpr double most = 1e15;
     rules.expect({"train.global_batch_size", "train.micro_batch_size", "model.seq_length"}, tokens <= most,
@@ -127,6 +129,17 @@ void check_training(const Config& c, Rules& rules) {
                  c.train.gradient_accumulation_steps <= most_passes,
                  format("found {} micro-batches per rank and step, allowed: up to {}; a larger micro_batch_size or more ranks make fewer",
                         c.train.gradient_accumulation_steps, most_passes));
+}
+
+void check_loss_scale(const Config& c, Rules& rules) {
+    const LossScaleConfig& s = c.loss_scale;
+    for (const auto& [key, scale] : {std::pair{"loss_scale.initial", s.initial}, {"loss_scale.minimum", s.minimum}}) {
+        const double below = std::exp2(std::floor(std::log2(scale)));
+        rules.expect({key}, scale == below,
+                     format("found {}, allowed: powers of two, such as {} or {}", number_text(scale), number_text(below), number_text(2 * below)));
+    }
+    rules.expect({"loss_scale.initial", "loss_scale.minimum"}, s.initial >= s.minimum,
+                 format("found initial {}, allowed: at least minimum {}", number_text(s.initial), number_text(s.minimum)));
 }
 
 void check_data(const Config& c, const Settings& settings, Rules& rules) {
@@ -166,6 +179,7 @@ void check(const Config& config, const Settings& settings, Problems& problems) {
     check_sharding(config, rules);
     check_offload(config, rules);
     check_training(config, rules);
+    check_loss_scale(config, rules);
     check_data(config, settings, rules);
 }
 

@@ -18,7 +18,7 @@ enum class SequenceMethod { ring, ulysses };
 enum class SequenceLayout { zigzag, contiguous };
 enum class Schedule { gpipe, one_f_one_b, interleaved, zero_bubble };
 enum class Granularity { none, selective, full };
-enum class Precision { fp32, bf16 };
+enum class Precision { fp32, bf16, fp16 };
 enum class OffloadTo { none, cpu, nvme };
 enum class OnNan { stop, skip };
 enum class OptimizerType { adamw, sgd };
@@ -104,6 +104,14 @@ struct OptimizerConfig {
     double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
     bool operator==(const OptimizerConfig&) const = default;
 };
+// fp16. Powers of two, so that scaling rounds nothing.
+struct LossScaleConfig {
+    double initial = 65536;
+    std::int64_t window = 1000;  // good steps in a row before the scale doubles
+    double minimum = 1;
+    static constexpr double most = 1099511627776;  // 2^40: no scale is larger
+    bool operator==(const LossScaleConfig&) const = default;
+};
 struct DeviceConfig {
     std::int64_t memory_limit = 0;  // bytes; 0: none known
     std::int64_t host_memory_limit = 0;
@@ -145,6 +153,7 @@ struct Config {
     CommConfig comm;
     TrainConfig train;
     OptimizerConfig optimizer;
+    LossScaleConfig loss_scale;
     DeviceConfig device;
     DataConfig data;
     EvaluationConfig evaluation;

@@ -142,10 +142,9 @@ void train_keys(std::vector<Key>& k) {
     k.push_back(integer("train.steps", "100", from(1, 1e12), bind<t, &T::steps>(), "updates of the whole run"));
     k.push_back(integer("train.seed", "1234", from(0, 1e18), bind<t, &T::seed>(),
                         "of the initial weights, the dropout and the order of the data"));
-    k.push_back(
-        choice<t, &T::precision>("train.precision", "bf16: bf16 weights and activations, fp32 masters and moments", {"fp16"}));
+    k.push_back(choice<t, &T::precision>("train.precision", "of weights and activations; masters and moments are fp32; fp16 scales the loss"));
     k.push_back(choice<t, &T::gradient_dtype>("train.gradient_dtype",
-                                              "accumulation and reduction of gradients; bf16 with precision bf16 only"));
+                                              "accumulation and reduction of gradients: fp32, or as precision"));
     k.push_back(
         number("train.clip_grad", "1.0", from(0, 1e38), bind<t, &T::clip_grad>(), "bound of the global gradient norm; 0 = off"));
     k.push_back(
@@ -174,9 +173,13 @@ void optimizer_keys(std::vector<Key>& k) {
     k.push_back(number("optimizer.beta2", "0.95", below(0, 1), bind<o, &O::beta2>(), "adamw: second moment"));
     k.push_back(
         number("optimizer.eps", "1e-8", above(0, 1e38), bind<o, &O::eps>(), "adamw: added to the root of the second moment"));
-    k.push_back(fixed("loss_scale.initial", KeyType::number, "65536", "fp16: first loss scale"));
-    k.push_back(fixed("loss_scale.window", KeyType::integer, "1000", "fp16: good steps before the scale doubles"));
-    k.push_back(fixed("loss_scale.minimum", KeyType::number, "1", "fp16: the run stops below"));
+    constexpr auto s = &C::loss_scale;
+    using S = LossScaleConfig;
+    k.push_back(number("loss_scale.initial", "65536", from(1, S::most), bind<s, &S::initial>(),
+                       "fp16: first factor on the loss in the backward pass, a power of two; halved where gradients overflow"));
+    k.push_back(integer("loss_scale.window", "1000", from(1, 1e12), bind<s, &S::window>(), "fp16: good steps in a row before the scale doubles"));
+    k.push_back(number("loss_scale.minimum", "1", from(1, S::most), bind<s, &S::minimum>(),
+                       "fp16: a power of two; the run stops with exit code 4 where gradients overflow even so"));
 }
 
 void device_and_data_keys(std::vector<Key>& k) {

@@ -15,7 +15,7 @@ constexpr std::array<Word, 2> spellings(SequenceMethod) { return {"ring", "ulyss
 constexpr std::array<Word, 2> spellings(SequenceLayout) { return {"zigzag", "contiguous"}; }
 constexpr std::array<Word, 4> spellings(Schedule) { return {"gpipe", "1f1b", "interleaved", "zero-bubble"}; }
 constexpr std::array<Word, 3> spellings(Granularity) { return {"none", "selective", "full"}; }
-constexpr std::array<Word, 2> spellings(Precision) { return {"fp32", "bf16"}; }
+constexpr std::array<Word, 3> spellings(Precision) { return {"fp32", "bf16", "fp16"}; }
 constexpr std::array<Word, 3> spellings(OffloadTo) { return {"none", "cpu", "nvme"}; }
 constexpr std::array<Word, 2> spellings(OnNan) { return {"stop", "skip"}; }
 constexpr std::array<Word, 2> spellings(OptimizerType) { return {"adamw", "sgd"}; }

@@ -1,5 +1,5 @@
 // Scalar fp32 functions of the kernels, in plain arithmetic without branches: a loop over them vectorises, and every device that
-// rounds IEEE operations correctly computes the same bits. Loads and stores of f32 and bf16 elements. No loops, no intrinsics.
+// rounds IEEE operations correctly computes the same bits. Loads and stores of f32, bf16 and f16 elements. No loops, no intrinsics.
 #pragma once
 #include "ir/dtype.hpp"
 #include <bit>
@@ -10,9 +10,11 @@ namespace quadrille {
 
 // An element as fp32, and fp32 rounded to an element.
 inline float load(float x) { return x; }
-inline float load(bf16 x) { return static_cast<float>(x); }
 inline void store(float& y, float x) { y = x; }
-inline void store(bf16& y, float x) { y = bf16(x); }
+template <HalfWidth T>
+float load(T x) { return static_cast<float>(x); }
+template <HalfWidth T>
+void store(T& y, float x) { y = T(x); }
 
 // e^x within 1.1 ulp; 0 below -103.97, infinity above 88.72, NaN of NaN, subnormal results rounded twice.
 // x = n ln2 + r, |r| <= ln2/2 (Cody and Waite 1980); e^r by a near-minimax polynomial; 2^n in two factors, so that no factor overflows.

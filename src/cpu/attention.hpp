@@ -27,7 +27,7 @@ struct AttentionDropout {
 
 struct Attention {
     AttentionShape shape;
-    DType type;  // of q, k, v (and of o, d_o in the backward): f32 or bf16
+    DType type;  // of q, k, v (and of o, d_o in the backward): f32, bf16 or f16
     const void *q /*[b,s,n,d]*/, *k /*[b,t,g,d]*/, *v /*[b,t,g,d]*/;
     // Global positions. A query sees the keys whose position is at most its own. Lists may jump (zigzag: two ascending runs).
     const std::int64_t *q_position /*[s]*/, *k_position /*[t]*/;
@@ -46,7 +46,7 @@ std::int64_t attention_workspace(const AttentionShape& shape, int threads, bool 
 void attention(const Attention& a, void* o, DType o_type, float* lse, bool merge);
 
 // Gradients of q, k, v. o and lse are the final ones, over all keys of all turns; d_o[b,s,n,d] and o have the type of q.
-// A kv head's gradient is the sum over its query heads. grad_type is f32 or bf16; accumulate (f32 only) adds to what dq
+// A kv head's gradient is the sum over its query heads. grad_type is f32 or 16-bit; accumulate (f32 only) adds to what dq
 // [b,s,n,d], dk and dv [b,t,g,d] hold.
 void attention_dx(const Attention& a, const void* o, const float* lse, const void* d_o, void* dq, void* dk, void* dv,
                   DType grad_type, bool accumulate);

@@ -7,14 +7,15 @@
 
 namespace quadrille {
 
-// Calls f(float{}) or f(bf16{}), a tag of the element type.
+// Calls f(float{}), f(bf16{}) or f(f16{}), a tag of the element type.
 template <class F>
 void with_type(DType t, F&& f) {
-    require(t == DType::f32 || t == DType::bf16, "cpu: a kernel's elements are f32 or bf16");
-    if (t == DType::f32)
-        f(float{});
-    else
-        f(bf16{});
+    switch (t) {
+        case DType::f32: return f(float{});
+        case DType::bf16: return f(bf16{});
+        case DType::f16: return f(f16{});
+        default: require(false, "cpu: a kernel's elements are f32, bf16 or f16");
+    }
 }
 
 // Below this many elements a loop stays on the calling thread: waking a team costs some microseconds.

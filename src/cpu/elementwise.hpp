@@ -1,5 +1,5 @@
-// Elementwise kernels, bias sums, dropout and rotary positions. Buffers are packed and local; t is their common type, f32 or
-// bf16; arithmetic is fp32. Every result is the same for any number of OpenMP threads. In-place use (y = x) is allowed except where said.
+// Elementwise kernels, bias sums, dropout and rotary positions. Buffers are packed and local; t is their common type, f32, bf16
+// or f16; arithmetic is fp32. Every result is the same for any number of OpenMP threads. In-place use (y = x) is allowed except where said.
 #pragma once
 #include "ir/dtype.hpp"
 #include <cstdint>
@@ -13,7 +13,7 @@ void add(const void* a, const void* b, void* y, std::int64_t count, DType t);
 void add_bias(const void* x, const void* bias, void* y, std::int64_t rows, std::int64_t cols, DType t);
 
 // db[cols] = sum over rows of dy[rows,cols] (+ db if accumulate). f32 sums over blocks of 64 rows, blocks added in order.
-// dy and db are f32 or bf16, each for itself.
+// dy and db are f32, bf16 or f16, each for itself.
 void column_sum(const void* dy, DType dy_type, void* db, DType db_type, std::int64_t rows, std::int64_t cols, bool accumulate);
 
 // y = gelu(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))      (Hendrycks and Gimpel 2016, tanh form)

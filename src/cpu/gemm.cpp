@@ -1,7 +1,7 @@
 // Every product is cut in one part of C per thread, each computed in blocks by oneDNN's single-threaded sgemm: bias, gelu and
-// rounding then find the block in the cache. bf16 operands are widened block by block: where the CPU has no matrix unit its bf16
+// rounding then find the block in the cache. 16-bit operands are widened block by block: where the CPU has no matrix unit its bf16
 // dot products run at half the rate of its fp32 FMAs (Sapphire Rapids without AMX: 92 against 170 GFLOP/s a core), and widening
-// costs a tenth. Where it has one, gemm_native takes the bf16 products.
+// costs a tenth. Where it has one, gemm_native takes the bf16 products; f16 products are always widened.
 #include "cpu/gemm.hpp"
 #include "cpu/element.hpp"
 #include "cpu/gemm_native.hpp"
@@ -45,7 +45,7 @@ std::int64_t row_parts(const Gemm& g, std::int64_t threads) {
 
 constexpr std::int64_t whole_lines(std::int64_t floats) { return (floats + 15) / 16 * 16; }  // of the cache
 
-// One thread's widened blocks of A and B, and the block of a bf16 C before it is rounded.
+// One thread's widened blocks of A and B, and the block of a 16-bit C before it is rounded.
 struct Blocks {
     float *a = nullptr, *b = nullptr, *c = nullptr;
 
@@ -62,10 +62,10 @@ struct Blocks {
 
   private:
     static std::array<std::int64_t, 3> sizes(const Gemm& g) {
-        if (g.a_type != DType::bf16) return {};
+        if (!half_width(g.a_type)) return {};
         const std::int64_t m = std::min(block_m, g.m), n = std::min(block_n, g.n), k = std::min(block_k, g.k);
         return {whole_lines(g.a_transposed ? k * (m + pad) : m * (k + pad)), whole_lines(g.b_transposed ? n * (k + pad) : k * (n + pad)),
-                g.c_type == DType::bf16 ? whole_lines(m * n) : 0};
+                half_width(g.c_type) ? whole_lines(m * n) : 0};
     }
 };
 
@@ -75,10 +75,11 @@ void sgemm(bool ta, bool tb, std::int64_t m, std::int64_t n, std::int64_t k, con
     if (status != dnnl_success) require(false, fmt::format("gemm: oneDNN's sgemm failed with status {}", static_cast<int>(status)));
 }
 
-// The rows x cols block of a bf16 matrix at `first`, widened to fp32 rows cols + pad apart.
-const float* widened(float* out, const bf16* first, std::int64_t ld, std::int64_t rows, std::int64_t cols) {
+// The rows x cols block of a 16-bit matrix at `first`, widened to fp32 rows cols + pad apart.
+template <HalfWidth T>
+const float* widened(float* out, const T* first, std::int64_t ld, std::int64_t rows, std::int64_t cols) {
     for (std::int64_t r = 0; r < rows; ++r) {
-        const bf16* const from = first + r * ld;
+        const T* const from = first + r * ld;
         float* const to = out + r * (cols + pad);
 #pragma omp simd
         for (std::int64_t c = 0; c < cols; ++c) to[c] = load(from[c]);
@@ -93,10 +94,11 @@ void product_f32(const Gemm& g, Range rows, Range cols, float beta, float* c, st
     sgemm(g.a_transposed, g.b_transposed, rows.size(), cols.size(), g.k, a, g.lda, b, g.ldb, beta, c, ldc);
 }
 
-// The same for bf16 operands, k in blocks.
-void product_bf16(const Gemm& g, const Blocks& blocks, Range rows, Range cols, float beta, float* c, std::int64_t ldc) {
-    const bf16* a = static_cast<const bf16*>(g.a) + (g.a_transposed ? rows.begin : rows.begin * g.lda);
-    const bf16* b = static_cast<const bf16*>(g.b) + (g.b_transposed ? cols.begin * g.ldb : cols.begin);
+// The same for 16-bit operands, k in blocks.
+template <HalfWidth T>
+void product_widened(const Gemm& g, const Blocks& blocks, Range rows, Range cols, float beta, float* c, std::int64_t ldc) {
+    const T* a = static_cast<const T*>(g.a) + (g.a_transposed ? rows.begin : rows.begin * g.lda);
+    const T* b = static_cast<const T*>(g.b) + (g.b_transposed ? cols.begin * g.ldb : cols.begin);
     const std::int64_t m = rows.size(), n = cols.size();
     for (std::int64_t k0 = 0; k0 < g.k; k0 += block_k) {
         const std::int64_t k = std::min(block_k, g.k - k0);
@@ -138,18 +140,17 @@ void finish_block(const Gemm& g, Range rows, Range cols, const float* sum, std::
 }
 
 void compute_block(const Gemm& g, const Blocks& blocks, void* y, Range rows, Range cols) {
-    const bool narrow = g.c_type == DType::bf16;
+    const bool narrow = half_width(g.c_type);
     float* const c = narrow ? blocks.c : static_cast<float*>(g.c) + rows.begin * g.ldc + cols.begin;
     const std::int64_t ldc = narrow ? cols.size() : g.ldc;
     const float beta = g.accumulate ? 1.0f : 0.0f;
-    if (g.a_type == DType::bf16)
-        product_bf16(g, blocks, rows, cols, beta, c, ldc);
-    else
-        product_f32(g, rows, cols, beta, c, ldc);
-    if (narrow)
-        finish_block(g, rows, cols, c, ldc, static_cast<bf16*>(y));
-    else if (g.bias || y)
-        finish_block(g, rows, cols, c, ldc, static_cast<float*>(y));
+    with_type(g.a_type, [&]<class T>(T) {
+        if constexpr (HalfWidth<T>)
+            product_widened<T>(g, blocks, rows, cols, beta, c, ldc);
+        else
+            product_f32(g, rows, cols, beta, c, ldc);
+    });
+    if (narrow || g.bias || y) with_type(g.c_type, [&]<class T>(T) { finish_block(g, rows, cols, c, ldc, static_cast<T*>(y)); });
 }
 
 void compute_part(const Gemm& g, const Blocks& blocks, void* y, Range rows, Range cols) {
@@ -171,9 +172,9 @@ void gelu_rows(const Gemm& g, T* y) {
 
 void check(const Gemm& g) {
     const bool f32 = g.a_type == DType::f32 && g.b_type == DType::f32 && g.c_type == DType::f32;
-    const bool mixed = g.a_type == DType::bf16 && g.b_type == DType::bf16 && (g.c_type == DType::f32 || g.c_type == DType::bf16);
-    require(f32 || mixed, "gemm: the types must be f32 f32 -> f32 or bf16 bf16 -> f32 | bf16");
-    require(g.workspace != nullptr || gemm_workspace(g, 1) == 0, "gemm: bf16 operands need workspace");
+    const bool mixed = half_width(g.a_type) && g.b_type == g.a_type && (g.c_type == DType::f32 || g.c_type == g.a_type);
+    require(f32 || mixed, "gemm: the types must be f32 f32 -> f32, bf16 bf16 -> f32 | bf16 or f16 f16 -> f32 | f16");
+    require(g.workspace != nullptr || gemm_workspace(g, 1) == 0, "gemm: 16-bit operands need workspace");
     require(!g.accumulate || (g.c_type == DType::f32 && !g.bias), "gemm: accumulate wants C in f32 and no bias");
 }
 

@@ -1,6 +1,6 @@
 // Matrix products on the CPU, by oneDNN (2.6 and 3.x), which only gemm.cpp and gemm_native.cpp use.
 //
-// Row-major, any leading dimension, f32 or bf16 storage, f32 accumulation. May be called from inside an OpenMP parallel
+// Row-major, any leading dimension, f32, bf16 or f16 storage, f32 accumulation. May be called from inside an OpenMP parallel
 // region (the product then runs on the calling thread alone) and from outside (on the whole team), by several threads at once.
 // Scratch is the caller's (gemm_workspace); beside it oneDNN packs blocks in memory of its own. The summation order is oneDNN's:
 // equal calls on an equal number of threads give equal bits.
@@ -13,7 +13,7 @@ namespace quadrille {
 
 // C[m,n] = op(A) op(B) (+ bias[n]) (+ C if accumulate), where op(A)[m,k] is A[m,k], or A[k,m] read transposed, and
 // op(B)[k,n] is B[k,n], or B[n,k] read transposed. Leading dimensions count elements between stored rows.
-// Types: all f32; or A, B bf16 with C f32 or bf16, bias f32 or bf16. accumulate wants C in f32 and no bias.
+// Types: all f32; or A, B bf16 with C f32 or bf16, or the same with f16; bias of any of these. accumulate wants C in f32 and no bias.
 // Any of m, n, k may be 0: a product over no k is zero.
 struct Gemm {
     std::int64_t m = 0, n = 0, k = 0;
@@ -34,7 +34,7 @@ struct Gemm {
     void* workspace = nullptr;  // gemm_workspace bytes, 64-byte aligned, of this call alone; contents are of no account before and after
 };
 
-// Bytes of workspace for a call made with up to `threads` OpenMP threads: blocks of bf16 operands, widened. A few MiB a thread, none for
+// Bytes of workspace for a call made with up to `threads` OpenMP threads: blocks of 16-bit operands, widened. A few MiB a thread, none for
 // f32 products. A function of sizes, types and transpositions alone, whatever the CPU.
 std::int64_t gemm_workspace(const Gemm& g, int threads);
 

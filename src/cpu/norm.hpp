@@ -26,7 +26,7 @@ void residual_norm(const Norm& n, const void* x, const void* r, const void* gain
 void norm_dx(const Norm& n, const void* x, const void* gain, const void* dy, void* dx);
 
 // dgain[h] = sum over rows of dy xhat, dbias[h] = sum over rows of dy (null: not wanted); + the old value if accumulate. Both in
-// out_type, f32 or bf16. f32 sums over blocks of 64 rows, blocks added in order. workspace: norm_dw_workspace bytes of this call alone.
+// out_type, f32, bf16 or f16. f32 sums over blocks of 64 rows, blocks added in order. workspace: norm_dw_workspace bytes of this call alone.
 void norm_dw(const Norm& n, const void* x, const void* dy, void* dgain, void* dbias, DType out_type, bool accumulate, void* workspace);
 std::int64_t norm_dw_workspace(const Norm& n);  // each row's mean and deviation
 

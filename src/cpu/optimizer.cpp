@@ -23,17 +23,17 @@ double block_squares(const T* g, std::int64_t count) {
 // update(i, g) returns the new master from the unscaled gradient; the weight, if apart, is its rounding.
 template <class Update>
 void update_slice(const ParameterSlice& s, Update update) {
-    with_type(s.gradient_type, [&]<class T>(T) {
-        const T* g = static_cast<const T*>(s.gradient);
+    with_type(s.gradient_type, [&]<class G>(G) {
+        const G* g = static_cast<const G*>(s.gradient);
         float* const master = s.master;
-        bf16* const weight = static_cast<bf16*>(s.weight);
-        if (weight)
+        if (!s.weight) return each_element(s.count, [=](std::int64_t i) { master[i] = update(i, load(g[i])); });
+        with_type(s.weight_type, [&]<class W>(W) {
+            W* const weight = static_cast<W*>(s.weight);
             each_element(s.count, [=](std::int64_t i) {
                 master[i] = update(i, load(g[i]));
-                weight[i] = bf16(master[i]);
+                store(weight[i], master[i]);
             });
-        else
-            each_element(s.count, [=](std::int64_t i) { master[i] = update(i, load(g[i])); });
+        });
     });
 }
 

@@ -18,7 +18,7 @@ std::int64_t sum_squares_workspace(std::int64_t count);  // a sum for each block
 struct AdamW {
     double lr = 0.0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.0;
     double correction1 = 1.0, correction2 = 1.0;  // 1 - beta1^step, 1 - beta2^step
-    double grad_scale = 1.0;                      // the clip factor
+    double grad_scale = 1.0;                      // the clip factor, and the inverse of a loss scale
 };
 
 // SGD with decoupled weight decay: p -= lr (grad_scale g + weight_decay p)
@@ -26,7 +26,7 @@ struct Sgd {
     double lr = 0.0, weight_decay = 0.0, grad_scale = 1.0;
 };
 
-// A slice of `count` parameters. master is fp32; weight is its bf16 copy, rewritten from the new master, or null where the
+// A slice of `count` parameters. master is fp32; weight is its rounded copy, rewritten from the new master, or null where the
 // master is the weight. The gradient is only read.
 struct ParameterSlice {
     std::int64_t count = 0;
@@ -34,6 +34,7 @@ struct ParameterSlice {
     const void* gradient = nullptr;
     DType gradient_type = DType::f32;
     void* weight = nullptr;
+    DType weight_type = DType::bf16;
 };
 
 void adamw(const ParameterSlice& s, float* m, float* v, const AdamW& a);

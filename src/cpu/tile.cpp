@@ -1,6 +1,8 @@
 #include "cpu/tile.hpp"
+#include "cpu/element.hpp"
 #include <algorithm>
 #include <array>
+#include <type_traits>
 #include <utility>
 
 namespace quadrille {
@@ -118,22 +120,17 @@ void tile_transpose(const float* from, std::int64_t from_row, float* to, std::in
 }
 
 void load_rows(const void* from, DType type, std::int64_t stride, std::int64_t rows, std::int64_t d, float* to, std::int64_t to_row) {
-    for (std::int64_t i = 0; i < rows; ++i) {
-        if (type == DType::f32)
-            load_row(static_cast<const float*>(from) + i * stride, d, to + i * to_row, to_row);
-        else
-            load_row(static_cast<const bf16*>(from) + i * stride, d, to + i * to_row, to_row);
-    }
+    with_type(type, [&]<class T>(T) {
+        for (std::int64_t i = 0; i < rows; ++i) load_row(static_cast<const T*>(from) + i * stride, d, to + i * to_row, to_row);
+    });
 }
 
 void store_rows(const float* from, std::int64_t from_row, float scale, void* to, DType type, std::int64_t stride,
                 std::int64_t rows, std::int64_t d, bool accumulate) {
-    for (std::int64_t i = 0; i < rows; ++i) {
-        if (type == DType::f32)
-            store_row(from + i * from_row, scale, static_cast<float*>(to) + i * stride, d, accumulate);
-        else
-            store_row(from + i * from_row, scale, static_cast<bf16*>(to) + i * stride, d, false);
-    }
+    with_type(type, [&]<class T>(T) {
+        for (std::int64_t i = 0; i < rows; ++i)
+            store_row(from + i * from_row, scale, static_cast<T*>(to) + i * stride, d, accumulate && std::is_same_v<T, float>);
+    });
 }
 
 }  // namespace quadrille

@@ -1,4 +1,4 @@
-// Arithmetic on small fp32 tiles in the cache: vectors, a matrix product, a transpose, loads and stores of bf16 rows. One
+// Arithmetic on small fp32 tiles in the cache: vectors, a matrix product, a transpose, loads and stores of 16-bit rows. One
 // thread each; no allocation. Owns no blocking: whoever calls has chosen tiles that fit.
 //
 // Every tile has rows of a multiple of `tile_lanes` floats, 64-byte aligned. Sums run in ascending order of the contracted
@@ -26,20 +26,16 @@ inline Floats load(const float* p) {
     std::memcpy(&x, p, sizeof x);
     return x;
 }
-inline Floats load(const bf16* p) {
+template <HalfWidth T>
+Floats load(const T* p) {
     HalfWords half;
     std::memcpy(&half, p, sizeof half);
-    const Words bits = __builtin_convertvector(half, Words) << 16;
-    Floats x;
-    std::memcpy(&x, &bits, sizeof x);
-    return x;
+    return T::template widen<Floats>(__builtin_convertvector(half, Words));
 }
 inline void store(float* p, Floats x) { std::memcpy(p, &x, sizeof x); }
-inline void store(bf16* p, Floats x) {  // as bf16's constructor rounds
-    Words u;
-    std::memcpy(&u, &x, sizeof u);
-    const Words rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
-    const auto half = __builtin_convertvector((u & 0x7FFFFFFFu) > 0x7F800000u ? (u >> 16) | 0x40u : rounded, HalfWords);
+template <HalfWidth T>
+void store(T* p, Floats x) {
+    const auto half = __builtin_convertvector(T::template narrow<Words>(x), HalfWords);
     std::memcpy(static_cast<void*>(p), &half, sizeof half);
 }
 inline Floats broadcast(float x) { return x - Floats{}; }  // x + 0 would not do: it is 0 for -0
@@ -92,7 +88,7 @@ void tile_product(const TileProduct& p);
 // to[cols,rows] = from[rows,cols] transposed; rows and cols are multiples of tile_lanes.
 void tile_transpose(const float* from, std::int64_t from_row, float* to, std::int64_t to_row, std::int64_t rows, std::int64_t cols);
 
-// The element `index` of an array of f32 or bf16.
+// The element `index` of an array.
 inline const void* element(const void* base, DType type, std::int64_t index) {
     return static_cast<const std::byte*>(base) + index * bytes_of(type);
 }

@@ -18,7 +18,7 @@ enum class Kind : std::uint8_t {
     // compute
     matmul, matmul_gelu, add, sum, embedding, embedding_dw, norm, residual_norm, norm_dx, norm_dw, gelu, gelu_dx, swiglu, swiglu_dx,
     dropout, rotary, attention, attention_dx, cast, logit_max, logit_sums, logit_sums_dx, token_loss, token_loss_dx,
-    count, reciprocal, accumulate, mean_loss, sum_squares, adamw, sgd,
+    count, reciprocal, scale_loss, accumulate, mean_loss, sum_squares, adamw, sgd,
     // movement
     redistribute, send, recv, move,
     // input and storage
@@ -64,6 +64,7 @@ struct Attributes {
     int microbatches = 0;           // join, update, mean_loss: how many a complete sum covers
     Tier tier = Tier::device;       // move: the tier it goes to
     double clip = 0;                // update: clip the global norm at this; 0: never
+    int loss_scale = 0;             // scale; update, of the gradient: by which power of the step's loss scale to multiply
     friend bool operator==(const Attributes&, const Attributes&) = default;
 };
 

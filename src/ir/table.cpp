@@ -37,6 +37,7 @@ constexpr std::array<Row, kind_count> table = {{
     {.name = "token_loss_dx", .signature = "cbs,bs,->cbs", .dtypes = "smd->s", .linear = in(2), .whole = "c"},
     {.name = "count",         .dtypes = "m->d", .additive = true},
     {.name = "reciprocal",    .signature = "->", .dtypes = "d->d"},
+    {.name = "scale_loss",    .signature = "->", .dtypes = "d->d", .linear = in(0)},
     {.name = "accumulate",    .rule = accumulate_rule},
     {.name = "mean_loss",     .rule = mean_loss_rule},
     {.name = "sum_squares",   .rule = sum_squares_rule},
@@ -133,7 +134,7 @@ void check_dtypes(const Row& r, const Attributes& a, std::span<const TensorType>
         const DType have = inputs[i].dtype;
         bool ok = true;
         if (want == 'a' || want == 'n') {
-            ok = known ? have == activation : have == DType::f32 || have == DType::bf16 || (want == 'n' && have == DType::f64);
+            ok = known ? have == activation : have == DType::f32 || half_width(have) || (want == 'n' && have == DType::f64);
             activation = have;
             known = true;
         }

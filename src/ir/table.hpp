@@ -18,7 +18,7 @@ using Rule = std::vector<TensorType> (*)(Tables&, const Op&, const Attributes&, 
 struct Row {
     std::string_view name;
     std::string_view signature = "";  // "": in the attributes, or the kind has a rule of its own
-    // Element types: a the activations' (f32 or bf16, all alike), n the same or f64, i i32, m u8, s f32, d f64, g the attributes' dtype. The
+    // Element types: a the activations' (f32, bf16 or f16, all alike), n the same or f64, i i32, m u8, s f32, d f64, g the attributes' dtype. The
     // last input letter repeats.
     std::string_view dtypes = "";
     std::uint8_t linear = 0;        // bit i: linear in operand i

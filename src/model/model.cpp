@@ -265,6 +265,15 @@ class Builder {
     Where where_;
 };
 
+DType dtype_of(Precision p) {
+    switch (p) {
+        case Precision::fp32: break;
+        case Precision::bf16: return DType::bf16;
+        case Precision::fp16: return DType::f16;
+    }
+    return DType::f32;
+}
+
 }  // namespace
 
 std::vector<std::string> unit_names(const Model& model) {
@@ -277,8 +286,9 @@ std::vector<std::string> unit_names(const Model& model) {
 Model build_model(const Config& config, std::shared_ptr<Tables> tables) {
     Model model;
     model.tables = tables;
-    model.activation = config.train.precision == Precision::bf16 ? DType::bf16 : DType::f32;
-    model.weight_gradient = config.train.gradient_dtype == Precision::bf16 ? DType::bf16 : DType::f32;
+    model.activation = dtype_of(config.train.precision);
+    model.weight_gradient = dtype_of(config.train.gradient_dtype);
+    model.scales_loss = config.train.precision == Precision::fp16;
     const std::vector<int> layers = layers_per_chunk(config);
     int first_layer = 0;
     for (std::size_t c = 0; c < layers.size(); ++c) {

@@ -31,6 +31,7 @@ struct Model {
     std::vector<Chunk> chunks;                      // pp · virtual stages, in order
     TypeId residual = 0;                            // the type that travels between chunks
     DType activation = DType::f32, weight_gradient = DType::f32;
+    bool scales_loss = false;                       // the backward pass is that of the loss times the step's loss scale (fp16)
 };
 
 // The names of the model's units, in the order of its parameters.

@@ -1,6 +1,7 @@
 #include "plan/suggest.hpp"
 
 #include "base/error.hpp"
+#include "config/names.hpp"
 #include "model/model.hpp"
 
 #include <fmt/ranges.h>
@@ -63,7 +64,7 @@ Ladder other_tiers(const Config& c) {
 Ladder smaller_elements(const Config& c) {
     Ladder out;
     if (c.train.precision == Precision::fp32) out.push_back({"train.precision=bf16"});
-    if (c.train.precision == Precision::bf16 && c.train.gradient_dtype == Precision::fp32) out.push_back({"train.gradient_dtype=bf16"});
+    else if (c.train.gradient_dtype == Precision::fp32) out.push_back({fmt::format("train.gradient_dtype={}", spelling(c.train.precision))});
     return out;
 }
 

@@ -18,8 +18,9 @@ std::string Console::progress_line(const StepRow& row) const {
     const double per_step = seconds_ / static_cast<double>(steps_);
     const std::string mfu =
         settings_.peak_flops > 0 && per_step > 0 ? format_percent(settings_.model_flops / per_step, settings_.peak_flops) : "n/a";
-    return fmt::format("step {:>{}}/{}  loss {:.6f}  grad norm {:.4g}  lr {:.3e}  {} tokens/s  MFU {}  left {}", row.step,
-                       std::to_string(settings_.total_steps).size(), settings_.total_steps, row.loss, row.grad_norm,
+    const std::string scale = settings_.loss_scale ? fmt::format("  loss scale {:.0f}", row.loss_scale) : "";
+    return fmt::format("step {:>{}}/{}  loss {:.6f}  grad norm {:.4g}{}  lr {:.3e}  {} tokens/s  MFU {}  left {}", row.step,
+                       std::to_string(settings_.total_steps).size(), settings_.total_steps, row.loss, row.grad_norm, scale,
                        row.learning_rate, format_count(tokens_ / seconds_), mfu,
                        format_seconds(per_step * static_cast<double>(settings_.total_steps - row.step)));
 }

@@ -15,6 +15,7 @@ struct ConsoleSettings {
     std::int64_t total_steps = 0, log_interval = 1;
     double model_flops = 0;  // per step, whole job
     double peak_flops = 0;   // per second, whole job; 0: not known, MFU is n/a
+    bool loss_scale = false; // steps have one: fp16
 };
 
 class Console {

@@ -82,7 +82,7 @@ void write_steps(Hdf5ImageWriter& file, const std::vector<StepRow>& steps) {
     doubles("/steps/clip_factor", &StepRow::clip_factor,
             {"1", "[step] what clipping multiplied the gradient by; 1: not clipped"});
     doubles("/steps/learning_rate", &StepRow::learning_rate, {"1", "[step] learning rate of the update"});
-    doubles("/steps/loss_scale", &StepRow::loss_scale, {"1", "[step] factor on the loss in backward; 1 but for fp16"});
+    doubles("/steps/loss_scale", &StepRow::loss_scale, {"1", "[step] factor on the loss in the step's backward pass; 1 but for fp16"});
     ints("/steps/tokens", &StepRow::tokens, {"token", "[step] counted tokens of the global batch"});
     doubles("/steps/seconds", &StepRow::seconds, {"s", "[step] wall clock of the step on rank 0"});
     ints("/steps/data_hash", &StepRow::data_hash,

@@ -54,6 +54,9 @@ struct UpdatePlan {
     float *m = nullptr, *v = nullptr;
     const double* norm2 = nullptr;
     double clip = 0;
+    int loss_scale = 0;  // the power of it that the gradient is multiplied by
+
+    double gradient_factor(const StepInputs& step) const { return scaled(clip_factor(*norm2, clip), step, loss_scale); }
 };
 
 UpdatePlan update_plan(const Call& c) {
@@ -71,6 +74,7 @@ UpdatePlan update_plan(const Call& c) {
         slice.gradient = c.in[1] + s.begin * bytes_of(type);
         slice.gradient_type = type;
         slice.weight = masters ? c.in[0] + s.begin * bytes_of(c.in_tensor(0).dtype) : nullptr;
+        slice.weight_type = c.in_tensor(0).dtype;
         u.slices.push_back(slice);
         u.offsets.push_back(s.begin);
         u.decays.push_back(s.decays);
@@ -81,6 +85,7 @@ UpdatePlan update_plan(const Call& c) {
     }
     u.norm2 = reinterpret_cast<const double*>(c.in[2]);
     u.clip = c.attributes().clip;
+    u.loss_scale = c.attributes().loss_scale;
     return u;
 }
 
@@ -89,7 +94,8 @@ Kernel bind_update(const Call& c) {
     if (c.op.kind == Kind::sgd)
         return [u](const StepInputs& step) {
             if (!std::isfinite(*u.norm2)) return;
-            for (std::size_t i = 0; i < u.slices.size(); ++i) sgd(u.slices[i], {step.lr, u.decays[i] ? step.weight_decay : 0.0, clip_factor(*u.norm2, u.clip)});
+            const double factor = u.gradient_factor(step);
+            for (std::size_t i = 0; i < u.slices.size(); ++i) sgd(u.slices[i], {step.lr, u.decays[i] ? step.weight_decay : 0.0, factor});
         };
     return [u](const StepInputs& step) {
         if (!std::isfinite(*u.norm2)) return;
@@ -101,7 +107,7 @@ Kernel bind_update(const Call& c) {
         a.eps = step.eps;
         a.correction1 = 1.0 - std::pow(step.beta1, number);
         a.correction2 = 1.0 - std::pow(step.beta2, number);
-        a.grad_scale = clip_factor(*u.norm2, u.clip);
+        a.grad_scale = u.gradient_factor(step);
         for (std::size_t i = 0; i < u.slices.size(); ++i) {
             a.weight_decay = u.decays[i] ? step.weight_decay : 0.0;
             adamw(u.slices[i], u.m + u.offsets[i], u.v + u.offsets[i], a);
@@ -122,6 +128,8 @@ double clip_factor(double norm2, double clip) {
     const double norm = std::sqrt(norm2);
     return clip > 0 && norm > clip ? clip / (norm + 1e-6) : 1.0;
 }
+
+double scaled(double x, const StepInputs& step, int power) { return std::ldexp(x, power * std::ilogb(step.loss_scale)); }
 
 std::int64_t sum_squares_workspace(const Program& program, const Op& op) {
     return sum_squares_workspace(local_count(program.grid(), program.type(program.inputs(op)[0])));

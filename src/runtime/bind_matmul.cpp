@@ -67,7 +67,7 @@ Product product_of(const Program& p, const Op& op) {
     return {g, a.operand, b.operand};
 }
 
-// A sum kept in bf16, or a bf16 product of fp32 operands: the product is made in fp32 beside it, in the first bytes of the workspace, and
+// A sum kept in 16 bits, or a 16-bit product of fp32 operands: the product is made in fp32 beside it, in the first bytes of the workspace, and
 // rounded once, with the sum. How many bytes that takes.
 std::int64_t bytes_beside(const Op& op, const Gemm& g) {
     if (g.c_type == DType::f32 || !(op.adds || g.a_type == DType::f32)) return 0;
@@ -90,7 +90,7 @@ Kernel bind_matmul(const Call& c) {
     if (c.workspace) g.workspace = c.workspace + beside;
     if (c.op.kind == Kind::matmul_gelu) return [g, y = c.out[1]](const StepInputs&) { gemm_gelu(g, y); };
     if (beside > 0) {
-        require(c.workspace != nullptr, "runtime: a sum of products in bf16 needs workspace");
+        require(c.workspace != nullptr, "runtime: a sum of products in 16 bits needs workspace");
         g.c = c.workspace;
         g.c_type = DType::f32;
         return [g, y = c.out[0], type = c.out_tensor(0).dtype, adds = c.op.adds](const StepInputs&) {

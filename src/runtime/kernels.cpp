@@ -188,6 +188,10 @@ Kernel bind_kernel(const Call& c) {
         case Kind::zero: return [y = c.out[0], bytes = c.out_count(0) * bytes_of(c.out_tensor(0).dtype)](const StepInputs&) { zero(y, bytes); };
         case Kind::reciprocal:  // of no tokens: 0, so that a batch that counts none has loss and gradients 0
             return [x = as<double>(c.in[0]), y = as<double>(c.out[0])](const StepInputs&) { *y = *x == 0.0 ? 0.0 : 1.0 / *x; };
+        case Kind::scale_loss:
+            return [x = as<double>(c.in[0]), y = as<double>(c.out[0]), power = c.attributes().loss_scale](const StepInputs& s) {
+                *y = scaled(*x, s, power);
+            };
         case Kind::mean_loss:
             return [sum = as<double>(c.in[0]), inverse = as<double>(c.in[1]), y = as<double>(c.out[0])](const StepInputs&) { *y = *sum * *inverse; };
         case Kind::sum_squares: case Kind::adamw: case Kind::sgd: case Kind::join: return bind_flat(c);

@@ -77,12 +77,14 @@ ConsoleSettings console_settings(const Session& s) {
     c.total_steps = s.config.train.steps;
     c.log_interval = s.config.output.log_interval;
     c.model_flops = s.record.model_flops;
+    c.loss_scale = s.config.train.precision == Precision::fp16;
     return c;
 }
 
 }  // namespace
 
 Trainer::Trainer(Session& session) : s_(session), console_(console_settings(session)), writer_(session.config.output.directory) {
+    if (s_.config.train.precision == Precision::fp16) loss_scale_.emplace(s_.config.loss_scale);
     for (const std::string& w : s_.warnings) console_.warning(w);
     for (const std::string& n : s_.notes) console_.print(n);
     trace_.queues = {"compute"};
@@ -123,7 +125,7 @@ Exit Trainer::run() {
         const double end = now();
         at(r.time, Category::data) += loaded - wait;
         at(r.time, Category::other) += (end - begin) - (loaded - wait) - r.seconds;
-        pending_.push_back({{k, r.loss, r.grad_norm, r.clip_factor, lr, 1.0, r.tokens, end - begin, 0}, r.time, batch.batch.hash});
+        pending_.push_back({{k, r.loss, r.grad_norm, r.clip_factor, lr, scale(), r.tokens, end - begin, 0}, r.time, batch.batch.hash});
         begin = end;
         console_.step(pending_.back().row);
         if (diverged(r, k)) return Exit::diverged;
@@ -144,6 +146,7 @@ StepResult Trainer::train_step(std::int64_t step, const StepBatch& batch, double
     in.step = step - 1;
     in.update = updates_;
     in.seed = c.train.seed;
+    in.loss_scale = scale();
     in.lr = lr;
     in.beta1 = c.optimizer.beta1;
     in.beta2 = c.optimizer.beta2;
@@ -164,12 +167,30 @@ bool Trainer::diverged(const StepResult& r, std::int64_t step) {
         warned_of_no_tokens_ = true;
         console_.warning(fmt::format("step {}: no token of the global batch is counted, so its loss and gradient are 0; see data.mask_across_documents", step));
     }
-    if (std::isfinite(r.loss) && std::isfinite(r.grad_norm)) return false;
+    if (std::isfinite(r.loss) && std::isfinite(r.grad_norm)) {
+        if (loss_scale_) loss_scale_->finite();
+        return false;
+    }
+    if (loss_scale_ && std::isfinite(r.loss)) return overflowed(step);
     const bool goes_on = s_.config.train.on_nan == OnNan::skip;
     const std::string what = fmt::format("step {}: {}{}", step, not_finite(r), goes_on ? "" : "; stopping, as train.on_nan says");
     if (goes_on) console_.warning(what);
     else console_.error(what);
     return !goes_on;
+}
+
+// A scale too large explains it, whatever train.on_nan says of what nothing explains; a loss that is not finite it does not explain, for the
+// forward pass is not scaled.
+bool Trainer::overflowed(std::int64_t step) {
+    const double was = scale();
+    if (loss_scale_->overflowed()) {
+        console_.print(fmt::format("step {}: gradients overflowed at loss scale {}; the update is skipped, the loss scale is now {}", step, was,
+                                   scale()));
+        return false;
+    }
+    console_.error(fmt::format("step {}: gradients overflow at loss scale {}, and loss_scale.minimum {} lets it fall no further; stopping. "
+                               "Weights are those of the step before", step, was, s_.config.loss_scale.minimum));
+    return true;
 }
 
 // ---- evaluation: the mean loss over held-out data, forward only, outside of the steps ----

@@ -3,6 +3,7 @@
 #include "record/console.hpp"
 #include "record/record_writer.hpp"
 #include "record/trace.hpp"
+#include "train/loss_scale.hpp"
 #include "train/session.hpp"
 
 namespace quadrille {
@@ -25,6 +26,8 @@ class Trainer {
     void note_memory(const StepResult&);
     bool evaluate(std::int64_t step);      // false: the loss is not finite, and the policy is to stop
     bool diverged(const StepResult&, std::int64_t step);
+    bool overflowed(std::int64_t step);    // of gradients, in fp16. Whether the run must end
+    double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
     void keep_trace(const StepResult&, std::int64_t step);
     void flush();
 
@@ -37,6 +40,7 @@ class Trainer {
     bool warned_of_no_tokens_ = false;
     std::int64_t updates_ = 0;     // optimizer steps made: skipped ones do not count
     std::array<BytesInUse, tier_count> measured_{};
+    std::optional<LossScale> loss_scale_;  // in fp16
     std::vector<std::int64_t> first_label_;  // of each pp coordinate's ops in trace_.ops
 };
 

@@ -76,8 +76,7 @@ CASES = {
     ],
     "build": [
         *[refused(change, 1, change, "not in this build", change.split("=")[0].split(".")[-1])
-          for change in ("train.precision=fp16",
-                         "comm.staleness=1", "device.backend=cuda", "train.deterministic=grid", "checkpoint.interval=5")],
+          for change in ("comm.staleness=1", "device.backend=cuda", "train.deterministic=grid", "checkpoint.interval=5")],
     ],
     "memory": [
         Case("67 over budget", 2, "device.memory_limit=1MiB", NO_MEMORY, (r"MiB|bytes",)),
@@ -90,5 +89,13 @@ CASES = {
              DIVERGED, (r"step \d+.*(loss|grad)|(loss|grad).*step \d+",)),
         Case("17 skip", 8, "grid.tp=2 grid.pp=2 train.precision=bf16 train.clip_grad=0 optimizer.lr=1e30 train.steps=20 "
              "train.on_nan=skip", DONE, (r"step \d+.*skipped",), steps=20),
+        Case("17 stop, fp16", 8, "grid.tp=2 grid.pp=2 train.precision=fp16 train.clip_grad=0 optimizer.lr=1e30 train.steps=20",
+             DIVERGED, (r"step \d+: the loss is",)),
+        Case("17 skip, fp16", 4, "grid.pp=2 train.precision=fp16 train.clip_grad=0 optimizer.lr=1e30 train.steps=8 train.on_nan=skip", DONE,
+             (r"step \d+: the loss is nan; the update is skipped",), steps=8),
+        Case("16 from 2^30", 8, "grid.tp=2 grid.pp=2 train.precision=fp16 loss_scale.initial=1073741824 train.steps=12", DONE, steps=12),
+        *[Case(f"16 scale at its minimum, on_nan {policy}", 8, "grid.tp=2 grid.pp=2 train.precision=fp16 loss_scale.initial=1073741824 "
+               f"loss_scale.minimum=536870912 train.on_nan={policy}", DIVERGED, (r"step 2: gradients overflow at loss scale 536870912, .*minimum",))
+          for policy in ("stop", "skip")],
     ],
 }

@@ -36,7 +36,7 @@ TEST_CASE("gradients are the central differences of the definition") {
 // From one kv head (more threads than heads: the split way) to many (the joint way): one result.
 TEST_CASE("the number of threads changes no bit, nor does a second run") {
     const AttentionShape shapes[] = {{1, 150, 150, 1, 1, 20}, {1, 150, 150, 4, 2, 16}, {3, 70, 90, 2, 1, 16}, {2, 200, 200, 6, 3, 33}};
-    for (const DType type : {DType::f32, DType::bf16})
+    for (const DType type : storage_types)
         for (const AttentionShape& shape : shapes) {
             Case c(shape, type);
             c.rate = 0.1f;

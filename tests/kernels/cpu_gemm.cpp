@@ -96,7 +96,8 @@ void check(const Case& c) {
 struct Types {
     DType type, c_type;
 };
-constexpr Types combinations[] = {{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}};
+constexpr Types combinations[] = {{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32},
+                                  {DType::f16, DType::f16},   {DType::f16, DType::f32}};
 
 Case large() { return {.m = 521, .n = 787, .k = 257}; }  // more than one block of rows and of columns
 
@@ -211,6 +212,9 @@ TEST_CASE("impossible products are refused") {
     g.a = g.b = x, g.c = x, g.lda = g.ldb = g.ldc = 1;
     g.b_type = DType::bf16;
     CHECK_THROWS(gemm(g));
+    g.a_type = DType::f16;
+    CHECK_THROWS(gemm(g));
+    g.a_type = DType::f32;
     g.b_type = DType::f32, g.accumulate = true, g.bias = x;
     CHECK_THROWS(gemm(g));
 }

@@ -33,17 +33,18 @@ TEST_CASE("adamw over ten steps, weights in the masters and apart") {
     for (const DType g_type : storage_types)
         for (const std::int64_t n : {std::int64_t{1}, std::int64_t{3}, std::int64_t{60}, std::int64_t{257}, std::int64_t{40001}}) {
             Parameters q(n);
-            Stored weight = garbage(n, DType::bf16);
+            const DType weight_type = g_type == DType::f32 ? DType::bf16 : g_type;
+            Stored weight = garbage(n, weight_type);
             for (int step = 1; step <= 10; ++step) {
                 const Operand g = operand(n, g_type, 100 + static_cast<unsigned>(step));
                 AdamW a{.lr = 3e-3, .weight_decay = 0.1};
                 a.correction1 = 1.0 - std::pow(a.beta1, step), a.correction2 = 1.0 - std::pow(a.beta2, step), a.grad_scale = 0.3;
                 const bool apart = step % 2 == 0;
                 const ParameterSlice s{.count = n, .master = q.master(), .gradient = g.data(), .gradient_type = g_type,
-                              .weight = apart ? weight.data() : nullptr};
+                              .weight = apart ? weight.data() : nullptr, .weight_type = weight_type};
                 adamw(s, q.m.data(), q.v.data(), a);
                 adamw64(q, g.x, a);
-                if (apart) CHECK(weight.bytes == stored(values(q.p.stored), DType::bf16).bytes);
+                if (apart) CHECK(weight.bytes == stored(values(q.p.stored), weight_type).bytes);
             }
             CHECK(error(q.p.stored, q.x, 1e-6, 1e-6) <= 1.0);
             CHECK(error(Values(q.m.begin(), q.m.end()), q.m64, 1e-5, 1e-6) <= 1.0);
@@ -55,12 +56,13 @@ TEST_CASE("sgd") {
     for (const DType g_type : storage_types) {
         Parameters q(257);
         const Operand g = operand(257, g_type, 2);
-        Stored weight = garbage(257, DType::bf16);
-        sgd({.count = 257, .master = q.master(), .gradient = g.data(), .gradient_type = g_type, .weight = weight.data()},
+        const DType weight_type = g_type == DType::f32 ? DType::f16 : g_type;
+        Stored weight = garbage(257, weight_type);
+        sgd({.count = 257, .master = q.master(), .gradient = g.data(), .gradient_type = g_type, .weight = weight.data(), .weight_type = weight_type},
             {.lr = 0.1, .weight_decay = 0.01, .grad_scale = 0.5});
         for (std::size_t i = 0; i < q.x.size(); ++i) q.x[i] -= 0.1 * (0.5 * g.x[i] + 0.01 * q.x[i]);
         CHECK(error(q.p.stored, q.x, 2e-7, 1e-7) <= 1.0);
-        CHECK(weight.bytes == stored(values(q.p.stored), DType::bf16).bytes);
+        CHECK(weight.bytes == stored(values(q.p.stored), weight_type).bytes);
     }
 }
 

@@ -1,8 +1,9 @@
-// Tile arithmetic: the product of every shape of its register blocks, the transpose, exp2, rows of f32 and bf16.
+// Tile arithmetic: the product of every shape of its register blocks, the transpose, exp2, rows of f32, bf16 and f16.
 #include "cpu/tile.hpp"
 #include "reference.hpp"
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 using namespace quadrille;
 using namespace quadrille::test;
@@ -85,14 +86,23 @@ TEST_CASE("rows") {
     CHECK(sum[3] == 1.0f + 0.5f * tile[3]);
 }
 
-TEST_CASE("bf16 rounds like its constructor, NaN too") {
-    std::vector<float> x = floats(16, 8);
-    x[0] = std::numeric_limits<float>::infinity(), x[1] = 1.00390625f, x[2] = 1.01171875f, x[3] = -0.0f;
-    x[4] = std::numeric_limits<float>::quiet_NaN(), x[5] = std::bit_cast<float>(0x7F800001u);
-    std::vector<bf16> y(16);
-    store_rows(x.data(), 16, 1.0f, y.data(), DType::bf16, 16, 1, 16, false);
-    for (std::size_t i = 0; i < 16; ++i) {
-        INFO("element ", i);
-        CHECK((std::isnan(x[i]) ? std::isnan(static_cast<float>(y[i])) : y[i].bits == bf16(x[i]).bits));
+TEST_CASE_TEMPLATE("vectors of 16-bit elements convert like single ones", T, bf16, f16) {
+    constexpr DType type = std::is_same_v<T, bf16> ? DType::bf16 : DType::f16;
+    const std::int64_t n = 65536;
+    std::vector<T> every(n), back(n);
+    for (std::int64_t i = 0; i < n; ++i) every[i].bits = static_cast<std::uint16_t>(i);
+    std::vector<float> wide(n);
+    load_rows(every.data(), type, n, 1, n, wide.data(), n);
+    std::int64_t differ = 0;
+    for (std::int64_t i = 0; i < n; ++i)
+        differ += std::isnan(wide[i]) ? !std::isnan(static_cast<float>(every[i])) : wide[i] != static_cast<float>(every[i]);
+    CHECK(differ == 0);
+    for (const float factor : {1.0f, 1.00048828125f, 0.99951171875f, 1.0003f, 1024.0f, 0x1p-20f}) {  // to ties, past them, over and under
+        for (std::int64_t i = 0; i < n; ++i) wide[i] = static_cast<float>(every[i]) * factor;
+        store_rows(wide.data(), n, 1.0f, back.data(), type, n, 1, n, false);
+        differ = 0;
+        for (std::int64_t i = 0; i < n; ++i)
+            differ += std::isnan(wide[i]) ? !std::isnan(static_cast<float>(back[i])) : back[i].bits != T(wide[i]).bits;
+        CHECK(differ == 0);
     }
 }

@@ -34,7 +34,7 @@ class Workspace {
 
 using Values = std::vector<double>;
 
-// A buffer of f32 or bf16 elements.
+// A buffer of f32, bf16 or f16 elements.
 struct Stored {
     DType t = DType::f32;
     std::vector<unsigned char> bytes;
@@ -46,27 +46,23 @@ struct Stored {
 inline Stored stored(const Values& x, DType t) {
     Stored s{t, std::vector<unsigned char>(x.size() * static_cast<std::size_t>(bytes_of(t)))};
     for (std::size_t i = 0; i < x.size(); ++i) {
+        const auto put = [&](auto y) { std::memcpy(s.bytes.data() + i * sizeof y, &y, sizeof y); };
         const float f = static_cast<float>(x[i]);
-        const bf16 b(f);
-        std::memcpy(s.bytes.data() + i * static_cast<std::size_t>(bytes_of(t)), t == DType::f32 ? static_cast<const void*>(&f) : &b,
-                    static_cast<std::size_t>(bytes_of(t)));
+        if (t == DType::f32) put(f);
+        if (t == DType::bf16) put(bf16(f));
+        if (t == DType::f16) put(f16(f));
     }
     return s;
 }
 
 // `count` elements of garbage that a kernel must overwrite.
-inline Stored garbage(std::int64_t count, DType t) { return stored(Values(static_cast<std::size_t>(count), 1.0e9), t); }
+inline Stored garbage(std::int64_t count, DType t) { return stored(Values(static_cast<std::size_t>(count), 5.0e4), t); }
 
 inline Values values(const Stored& s) {
     Values x(static_cast<std::size_t>(s.size()));
     for (std::size_t i = 0; i < x.size(); ++i) {
-        float f = 0;
-        bf16 b;
-        if (s.t == DType::f32)
-            std::memcpy(&f, s.bytes.data() + 4 * i, 4);
-        else
-            std::memcpy(&b, s.bytes.data() + 2 * i, 2), f = static_cast<float>(b);
-        x[i] = f;
+        const auto taken = [&](auto y) { return std::memcpy(&y, s.bytes.data() + i * sizeof y, sizeof y), static_cast<float>(y); };
+        x[i] = s.t == DType::f32 ? taken(float{}) : s.t == DType::bf16 ? taken(bf16{}) : taken(f16{});
     }
     return x;
 }
@@ -91,8 +87,8 @@ inline Operand operand(std::int64_t count, DType t, unsigned seed, double deviat
     return o;
 }
 
-// Half a unit in the last place of a stored result, relative: 2^-24 or 2^-8.
-inline double rounding(DType t) { return t == DType::f32 ? 0x1p-24 : 0x1p-8; }
+// Half a unit in the last place of a stored result, relative: 2^-24, 2^-8 or, above f16's subnormals, 2^-11.
+inline double rounding(DType t) { return t == DType::f32 ? 0x1p-24 : t == DType::bf16 ? 0x1p-8 : 0x1p-11; }
 
 // The largest |got - want| / (relative |want| + absolute); a test demands at most 1. NaN counts as infinite.
 inline double error(const Values& got, const Values& want, double relative, double absolute) {
@@ -146,6 +142,6 @@ bool same_bits_on_any_threads(F run) {
 }
 
 constexpr std::int64_t odd_sizes[] = {1, 3, 60, 257};
-constexpr DType storage_types[] = {DType::f32, DType::bf16};
+constexpr DType storage_types[] = {DType::f32, DType::bf16, DType::f16};
 
 }  // namespace quadrille::test

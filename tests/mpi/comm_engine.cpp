@@ -32,7 +32,7 @@ std::vector<std::vector<int>> my_groups() {
 // The nth case of a seed: the same choice for all members of its group.
 void make_case(Case& c, std::uint64_t seed, int n_case, const std::vector<int>& ranks, int handle, std::int64_t largest) {
     const std::uint64_t key = random_key(seed, n_case);
-    constexpr DType types[] = {DType::f32, DType::bf16, DType::f64, DType::i32};
+    constexpr DType types[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32};
     constexpr Cut cuts[] = {Cut::equal, Cut::contiguous, Cut::strided, Cut::zigzag, Cut::lopsided};
     const std::int64_t n = static_cast<std::int64_t>(ranks.size());
     const std::int64_t sizes[] = {0, 1, n - 1, n, 2 * n + 1, 257, largest - 1, largest};
@@ -131,7 +131,7 @@ TEST_CASE("every kind, type and cut once") {
     Engine engine(world());
     const std::vector<int> all = my_groups()[0];
     const int handle = engine.group(all), me = world().rank();
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i32}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32}) {
         for (const std::int64_t count : {0, 1, 5, 1000, 70001}) {
             with_type(dtype, 11, all, me, [&](const auto& maker) {
                 const auto run = [&](MoveKind kind, auto fill) {

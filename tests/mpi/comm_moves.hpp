@@ -26,9 +26,9 @@ T value(std::uint64_t seed, int rank, std::int64_t i) {
 
 template <class T>
 T reduce(ReduceOp op, T a, T b) {
-    if constexpr (std::is_same_v<T, bf16>) {
+    if constexpr (HalfWidth<T>) {
         const auto x = static_cast<float>(a), y = static_cast<float>(b);
-        return bf16(op == ReduceOp::sum ? x + y : std::max(x, y));
+        return T(op == ReduceOp::sum ? x + y : std::max(x, y));
     } else {
         return op == ReduceOp::sum ? static_cast<T>(a + b) : std::max(a, b);
     }
@@ -217,6 +217,7 @@ void with_type(DType dtype, std::uint64_t seed, const std::vector<int>& ranks, i
         case DType::f64: return f(Maker<double>{seed, ranks, me, dtype});
         case DType::i32: return f(Maker<std::int32_t>{seed, ranks, me, dtype});
         case DType::bf16: return f(Maker<bf16>{seed, ranks, me, dtype});
+        case DType::f16: return f(Maker<f16>{seed, ranks, me, dtype});
         case DType::u8: return;
     }
 }

@@ -58,8 +58,10 @@ TEST_CASE("a step writes its results' bytes and no others") {
         check_touched(many ? on_grid(tiny(llama), 2, 1, 1, 2) : tiny(llama));
     }
     Config c = many ? on_grid(tiny(true), 1, 2, 1, 2) : tiny(true);
-    c.train.precision = Precision::bf16;
-    check_touched(c);
+    for (const Precision p : {Precision::bf16, Precision::fp16}) {
+        c.train.precision = p;
+        check_touched(c);
+    }
 }
 
 TEST_CASE("non-finite gradients write nothing, on all ranks alike") {
@@ -82,6 +84,34 @@ TEST_CASE("non-finite gradients write nothing, on all ranks alike") {
     const bool alike = world().all(!s.updated);
     CHECK(alike);
     if (world().size() > 1) CHECK(trainer.gather(0, Copy::master) == before);
+}
+
+TEST_CASE("fp16: an overflow writes nothing, on all ranks alike; the same step at a smaller scale updates") {
+    Config c = world().size() == 4 ? on_grid(tiny(true), 1, 2, 2, 1) : tiny(true);
+    c.train.precision = Precision::fp16;
+    Trainer trainer(world(), c);
+    const auto everything = [&] {
+        std::vector<std::vector<float>> all;
+        for (std::size_t p = 0; p < trainer.program().parameters.size(); ++p)
+            for (const Copy what : {Copy::weight, Copy::master, Copy::m, Copy::v}) all.push_back(trainer.gather(static_cast<int>(p), what));
+        return all;
+    };
+    const auto before = everything();
+    trainer.loss_scale = 0x1p40;
+    const StepResult over = trainer.step(0);
+    CHECK(std::isfinite(over.loss));
+    CHECK(!std::isfinite(over.grad_norm));
+    const bool nobody = world().all(!over.updated);
+    CHECK(nobody);
+    CHECK(everything() == before);
+    trainer.loss_scale = 1024;
+    const StepResult fits = trainer.step(0);
+    CHECK(fits.loss == over.loss);
+    CHECK(std::isfinite(fits.grad_norm));
+    const bool all = world().all(fits.updated);
+    CHECK(all);
+    const auto after = everything();
+    if (world().rank() == 0) CHECK(after != before);
 }
 
 TEST_CASE("a trace holds every op once, inside the step") {

@@ -90,6 +90,8 @@ class Trainer {
     const Program& program() const { return compiled_.programs[static_cast<std::size_t>(at_[Axis::pp])]; }
     Arena& arena() { return *arena_; }
 
+    double loss_scale = 1024;  // of programs that scale the loss
+
     StepResult step(std::int64_t number, bool trace = false) { return run(inputs(number, trace)); }
     StepResult run(const StepInputs& in) { return executor_->run(in); }
 
@@ -107,6 +109,7 @@ class Trainer {
         in.step = in.update = number;
         in.seed = 11;
         in.lr = config_.optimizer.lr;
+        in.loss_scale = loss_scale;
         in.weight_decay = config_.optimizer.weight_decay;
         in.trace = trace;
         in.load = [this, number](const LoadRequest& r) { load(r, number, config_.train.micro_batch_size * config_.grid.dp, config_.model.vocab_size); };

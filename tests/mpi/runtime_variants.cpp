@@ -76,13 +76,14 @@ TEST_CASE("sequence parallel inside tp") {
     }
 }
 
-TEST_CASE("bf16 weights and activations, gradients in fp32 and bf16") {
-    for (const Precision gradients : {Precision::fp32, Precision::bf16}) {
-        Config c = tiny(true);
-        c.train.precision = Precision::bf16;
-        c.train.gradient_dtype = gradients;
-        check_close(c, 1e-2);
-    }
+TEST_CASE("16-bit weights and activations, gradients in fp32 and 16 bits") {
+    for (const Precision precision : {Precision::bf16, Precision::fp16})
+        for (const Precision gradients : {Precision::fp32, precision}) {
+            Config c = tiny(true);
+            c.train.precision = precision;
+            c.train.gradient_dtype = gradients;
+            check_close(c, precision == Precision::bf16 ? 1e-2 : 2e-3);
+        }
 }
 
 TEST_CASE("SGD without clipping") {

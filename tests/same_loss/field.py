@@ -10,6 +10,8 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from trainer import Trainer, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
 
+import loss_scale  # noqa: E402
+
 MODEL = {"num_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "ffn_hidden_size": 64, "vocab_size": 256, "seq_length": 32}
 
 
@@ -206,7 +208,8 @@ def throughput(lab):
 
 CHECKS = (rows_that_count_differently, a_batch_that_counts_nothing, one_line_per_step, accumulation_in_fp32, norm_before_clipping,
           bf16_weights_move, decay_spares_norms, fewer_elements_than_ranks, large_stage_messages, held_out_sample_of_one,
-          evaluation_without_dropout, throughput, an_optimizer_elsewhere, what_recompute_needs_under_zero_3, recompute_saves)
+          evaluation_without_dropout, throughput, an_optimizer_elsewhere, what_recompute_needs_under_zero_3, recompute_saves,
+          *loss_scale.CHECKS)
 
 
 def main():

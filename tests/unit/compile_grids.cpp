@@ -43,6 +43,8 @@ std::vector<Strategy> strategies() {
         {"sp 3 dp 2 ulysses, wide llama", with(on_grid(wide(small_llama()), 2, 1, 1, 3), ulysses)},
         {"selective llama dropout", with(with(small_llama(), dropped), selective)},
         {"full dropout", with(with(small_gpt(), dropped), full)},
+        {"tp 2 llama fp16", with(on_grid(small_llama(), 1, 2, 1, 1), in_fp16)},
+        {"pp 3 zero-bubble tied fp16", with(with(on_grid(small_gpt(4), 1, 1, 3, 1), zero_bubble), in_fp16)},
         {"full bf16 tp 2", with(with(on_grid(small_gpt(), 1, 2, 1, 1), in_bf16), full)},
         {"selective tp 2 sp 2 megatron dropout", with(with(with(on_grid(small_gpt(), 1, 2, 1, 2), megatron), dropped), selective)},
         {"full tp 6 as 2 x 3 llama megatron", with(with(on_grid(small_llama(), 1, 6, 1, 1), megatron), full)},
@@ -62,6 +64,45 @@ std::vector<Strategy> strategies() {
 TEST_CASE("every grid gives the numbers of one rank") { check_numbers(strategies()); }
 
 TEST_CASE("evaluation gives the loss of training's first step, and changes nothing") { check_evaluation(strategies()); }
+
+// Whatever the scale is, it is in the seed, and out again of the norm and of the updates.
+TEST_CASE("fp16 computes what fp32 does, at any loss scale") {
+    for (const int pp : {1, 2}) {
+        Config c = on_grid(small_gpt(), 2, 1, pp, 1);
+        Settings s;
+        s.vocab = c.model.vocab_size;
+        const Numbers want = interpret(compile(c, Purpose::training, {}).programs, s);
+        in_fp16(c);
+        for (const double scale : {1.0, 8.0, 65536.0}) {
+            s.loss_scale = scale;
+            CHECK(difference(interpret(compile(c, Purpose::training, {}).programs, s), want) < 1e-12);
+        }
+    }
+}
+
+TEST_CASE("only fp16's training scales the loss: once up, the norm down twice, every update down once") {
+    for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+        const bool scales = precision == Precision::fp16;
+        Config c = on_grid(small_gpt(), 2, 1, 2, 1);
+        c.train.precision = precision;
+        for (const Purpose purpose : {Purpose::training, Purpose::evaluation})
+            for (const Program& p : compile(c, purpose, {}).programs) {
+                const bool training = purpose == Purpose::training;
+                int seeds = 0, norms = 0, updates = 0, scaled = 0;
+                for (const Op& op : p.ops) {
+                    const int power = p.attributes(op).loss_scale;
+                    seeds += op.kind == Kind::scale_loss && power == 1;
+                    norms += op.kind == Kind::scale_loss && power == -2 && p.outputs(op)[0] == p.norm;
+                    updates += op.kind == Kind::adamw;
+                    scaled += op.kind == Kind::adamw && power == -1;
+                }
+                CHECK(seeds == (scales && training && p.loss >= 0));
+                CHECK(norms == (scales && training));
+                CHECK(scaled == (scales ? updates : 0));
+                CHECK((updates > 0) == training);
+            }
+    }
+}
 
 // g · direction by central differences of the loss, against what one step of SGD without clipping or decay subtracts.
 TEST_CASE("the gradient is the loss's") {

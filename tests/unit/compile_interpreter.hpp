@@ -3,7 +3,7 @@
 // One arena per rank, byte-addressed as lay_out has it, tier behind tier; an element is readable only where the last write put the whole of it,
 // freed memory is poisoned, and kernels are the plain formulas. A collective is assembled from what the members' types say they
 // hold, never from knowledge of the pair; a send blocks until its receive is posted, and what it carries lands as late as it may.
-// All values are float64 whatever their type: programs in bf16 and fp32 mean the same here. Data, weights and masks are functions
+// All values are float64 whatever their type: programs in bf16, fp16 and fp32 mean the same here. Data, weights and masks are functions
 // of global indices, so the program for one rank gives the reference. No queues and no time.
 #pragma once
 #include "ir/program.hpp"
@@ -21,6 +21,7 @@ struct Settings {
     double lr = 2e-2, beta1 = 0.9, beta2 = 0.95, eps = 1e-3, weight_decay = 0.1;
     std::int64_t vocab = 0;
     bool poison = true;  // memory that lay_out counts as free; off for programs whose ops were moved since
+    double loss_scale = 1024;  // for programs that scale the loss
     double nudge = 0;    // initial weights plus this times a fixed direction: for central differences
 };
 

@@ -258,7 +258,8 @@ void update(KernelCall& c) {
     const std::size_t moments = c.op.kind == Kind::adamw ? 2 : 0, masters = c.in.size() - 3 - moments, count = c.step + 1;
     for (std::size_t i = 0; i < c.in[0].x.size(); ++i) {
         const Parameter* p = parameter_of(c, c.in[0].index[0][i]);
-        const double g = c.in[1].x[i] * factor, w = c.in[masters ? 3 : 0].x[i], decay = p && p->decays ? s.weight_decay : 0.0;
+        const double g = c.in[1].x[i] * factor * std::pow(s.loss_scale, c.attributes().loss_scale);
+        const double w = c.in[masters ? 3 : 0].x[i], decay = p && p->decays ? s.weight_decay : 0.0;
         double step = g;
         for (std::size_t k = 0; k < c.out.size(); ++k) c.out[k].x[i] = c.in[k ? k + 2 : 0].x[i];
         if (!p) continue;  // the padding is left as it is
@@ -342,6 +343,7 @@ void compute(KernelCall& c) {
                 for (const double x : mask.x) c.out[0].x[0] += x;
             return;
         case Kind::reciprocal: c.out[0].x[0] = 1 / c.in[0].x[0]; return;
+        case Kind::scale_loss: c.out[0].x[0] = c.in[0].x[0] * std::pow(c.settings.loss_scale, c.attributes().loss_scale); return;
         case Kind::mean_loss: c.out[0].x[0] = c.in[0].x[0] * c.in[1].x[0]; return;
         case Kind::sum_squares: return sum_squares(c);
         case Kind::adamw:

@@ -14,7 +14,7 @@ TEST_CASE("training state and activations in host memory and on disk") {
     all.offload.optimizer = all.offload.parameters = OffloadTo::nvme;
     all.offload.gradients = OffloadTo::cpu;
     Config cut = on_grid(wide(small_llama()), 2, 2, 1, 1);
-    cut.train.precision = Precision::bf16;
+    cut.train.precision = Precision::fp16;
     cut.sharding.zero_stage = 2;
     cut.offload.optimizer = OffloadTo::nvme;
     cut.offload.gradients = OffloadTo::cpu;
@@ -26,7 +26,7 @@ TEST_CASE("training state and activations in host memory and on disk") {
     activations.model.hidden_dropout = 0.1;
     break_and_judge("offload", {{"optimizer on cpu", optimizer},
                                 {"optimizer and parameters on nvme, gradients on cpu, dp 2", all},
-                                {"stage 2, dp 2 tp 2, bf16, optimizer on nvme, gradients on cpu", cut},
+                                {"stage 2, dp 2 tp 2, fp16, optimizer on nvme, gradients on cpu", cut},
                                 {"parameters and gradients on cpu, pp 2, tied", stages},
                                 {"activations on nvme, sp 2, selective recompute, dropout", activations}});
 }

@@ -18,7 +18,7 @@ TEST_CASE("pipelines") {
     gpipe.pipeline.schedule = Schedule::gpipe;
     Config half = on_grid(small_gpt(3), 1, 1, 3, 1);
     half.pipeline.schedule = Schedule::zero_bubble;
-    half.train.precision = Precision::bf16;
+    half.train.precision = Precision::fp16;
     Config remade = on_grid(small_gpt(4), 1, 2, 2, 1);
     remade.pipeline.schedule = Schedule::zero_bubble;
     remade.tensor.sequence_parallel = true;
@@ -29,6 +29,6 @@ TEST_CASE("pipelines") {
                      {"pp 2 tp 2, interleaved, dropout", interleaved},
                      {"pp 4 dp 2, zero-bubble", zero_bubble},
                      {"pp 4, gpipe, tied", gpipe},
-                     {"pp 3, zero-bubble, bf16, tied", half},
+                     {"pp 3, zero-bubble, fp16, tied", half},
                      {"pp 2 tp 2, zero-bubble, Megatron, selective recompute, dropout", remade}});
 }

@@ -17,12 +17,12 @@ TEST_CASE("tensor and data parallel") {
     Config grouped = on_grid(small_llama(), 1, 4, 1, 1);
     grouped.model.num_attention_heads = 4;
     Config half = on_grid(small_llama(), 2, 2, 1, 1);
-    half.train.precision = half.train.gradient_dtype = Precision::bf16;
+    half.train.precision = half.train.gradient_dtype = Precision::fp16;
     half.comm.overlap = false;
     break_and_judge("tensor and data parallel",
                     {{"tp 2 dp 2, buckets, tied", buckets},
                      {"tp 2 sp 2, Megatron, ring, dropout", megatron},
                      {"tp 2 x 3, Megatron, grouped heads", replicated},
                      {"tp 2 x 2, grouped heads", grouped},
-                     {"tp 2 dp 2, bf16, no overlap", half}});
+                     {"tp 2 dp 2, fp16, no overlap", half}});
 }

@@ -15,7 +15,7 @@ TEST_CASE("training state cut over dp and sp") {
     };
     const Config hybrid = cut(on_grid(wide(small_gpt()), 4, 1, 1, 1), 1, 2);
     Config half = cut(on_grid(wide(small_llama()), 2, 1, 1, 2), 2, 2);
-    half.train.precision = half.train.gradient_dtype = Precision::bf16;
+    half.train.precision = half.train.gradient_dtype = Precision::fp16;
     const Config copies = cut(on_grid(wide(small_gpt()), 4, 1, 1, 1), 2, 2);
     Config interleaved = cut(on_grid(small_gpt(4), 2, 1, 2, 1), 3, 2);
     interleaved.pipeline.schedule = Schedule::interleaved;
@@ -29,7 +29,7 @@ TEST_CASE("training state cut over dp and sp") {
     kept.sharding.prefetch = 2;
     break_and_judge("zero",
                     {{"stage 1, dp 4 as 2 x 2, tied", hybrid},
-                     {"stage 2, dp 2 sp 2, bf16", half},
+                     {"stage 2, dp 2 sp 2, fp16", half},
                      {"stage 2, dp 4 as 2 x 2", copies},
                      {"stage 3, pp 2 dp 2, interleaved, tied", interleaved},
                      {"stage 3, tp 2 sp 3, full recompute, dropout", remade},

@@ -162,6 +162,25 @@ bool constant_changed(const Site& s) {
     return !(before == s.attributes());
 }
 
+// The loss, the norm or an update forgets the scale, or has another power of it.
+bool scale_forgotten(const Site& s) {
+    if (s.attributes().loss_scale == 0) return false;
+    if (s.op().kind == Kind::scale_loss) return bypass(s);
+    change_attributes(s, [](Attributes& a) { a.loss_scale = 0; });
+    return true;
+}
+bool scale_changed(const Site& s) {
+    if (s.attributes().loss_scale == 0) return false;
+    change_attributes(s, [&](Attributes& a) { a.loss_scale = s.random.below(2) ? -a.loss_scale : 2 * a.loss_scale; });
+    return true;
+}
+// Taken out of the gradient although nobody put it in: in programs that know no scale.
+bool scale_invented(const Site& s) {
+    if (s.attributes().loss_scale != 0) return false;
+    change_attributes(s, [](Attributes& a) { a.loss_scale = -1; });
+    return true;
+}
+
 bool mask_of_documents_forgotten(const Site& s) {
     const bool backward = s.op().kind == Kind::attention_dx;
     auto in = s.in();
@@ -218,6 +237,7 @@ std::vector<MutationKind> meaning_mutations() {
     const Applies is_attention = of_kind({Kind::attention, Kind::attention_dx}), is_matmul = of_kind({Kind::matmul, Kind::matmul_gelu});
     const Applies has_constant = of_kind({Kind::norm, Kind::residual_norm, Kind::norm_dx, Kind::norm_dw, Kind::rotary, Kind::logit_max,
                                           Kind::logit_sums, Kind::logit_sums_dx, Kind::adamw});
+    const Applies is_scaled = of_kind({Kind::scale_loss, Kind::adamw, Kind::sgd});
     return {
         {"another tensor of the same type", reads_something, like_typed_input},
         {"another layer's weight", reads_something, other_layers_weight},
@@ -238,6 +258,9 @@ std::vector<MutationKind> meaning_mutations() {
         {"dropout stream changed", draws, stream_changed},
         {"dropout rate changed", draws, rate_changed},
         {"constant changed", has_constant, constant_changed},
+        {"loss scale forgotten", is_scaled, scale_forgotten},
+        {"another power of the loss scale", is_scaled, scale_changed},
+        {"loss scale out of nothing", is_update, scale_invented},
         {"mask of documents forgotten", is_attention, mask_of_documents_forgotten},
         {"inputs exchanged", reads_something, inputs_exchanged},
         {"outputs exchanged", [](const Program&, const Op& op) { return op.outputs > 1; }, outputs_exchanged},

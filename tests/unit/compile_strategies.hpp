@@ -24,6 +24,7 @@ inline void contiguous(Config& c) { c.sequence.layout = SequenceLayout::contiguo
 inline void dropped(Config& c) { c.model.hidden_dropout = 0.2, c.model.attention_dropout = 0.1; }
 inline void documents(Config& c) { c.data.mask_across_documents = true; }
 inline void in_bf16(Config& c) { c.train.precision = Precision::bf16, c.train.gradient_dtype = Precision::bf16; }
+inline void in_fp16(Config& c) { c.train.precision = Precision::fp16, c.train.gradient_dtype = Precision::fp16; }
 inline void selective(Config& c) { c.recompute.granularity = Granularity::selective; }
 inline void full(Config& c) { c.recompute.granularity = Granularity::full; }
 inline auto scheduled(Schedule s, int virtual_stages = 1) {

@@ -33,9 +33,9 @@ Config cut(Config c, int stage, int shard_size = 0) {
     return c;
 }
 
-Config in_bf16(Config c, bool gradients) {
-    c.train.precision = Precision::bf16;
-    c.train.gradient_dtype = gradients ? Precision::bf16 : Precision::fp32;
+Config in_half(Precision p, Config c, bool gradients) {
+    c.train.precision = p;
+    c.train.gradient_dtype = gradients ? p : Precision::fp32;
     return c;
 }
 
@@ -84,8 +84,12 @@ TEST_CASE("bytes of state per parameter at dp 4: the table of the architecture")
     constexpr double n = 4;
     for (const bool llama : {false, true}) {
         const Config c = on_grid(unpadded(llama), 4, 1, 1, 1);
-        for (const auto& [config, want] : {Row{c, {16, 8 + 8 / n, 4 + 12 / n, 16 / n}}, Row{in_bf16(c, false), {18, 6 + 12 / n, 2 + 16 / n, 18 / n}},
-                                           Row{in_bf16(c, true), {16, 4 + 12 / n, 2 + 14 / n, 16 / n}}})
+        std::vector<Row> rows = {{c, {16, 8 + 8 / n, 4 + 12 / n, 16 / n}}};
+        for (const Precision p : {Precision::bf16, Precision::fp16}) {
+            rows.push_back({in_half(p, c, false), {18, 6 + 12 / n, 2 + 16 / n, 18 / n}});
+            rows.push_back({in_half(p, c, true), {16, 4 + 12 / n, 2 + 14 / n, 16 / n}});
+        }
+        for (const auto& [config, want] : rows)
             for (int stage = 0; stage < 4; ++stage) {
                 const Plan p = make_plan(cut(config, stage), {}, {});
                 CAPTURE(stage);
@@ -149,12 +153,12 @@ TEST_CASE("planned states fall or stay from stage 0 to 3, and the cut part halve
 
 TEST_CASE("elements on the wire per rank and step, each times its own type's bytes") {
     for (const bool llama : {false, true})
-        for (const int precision : {0, 1, 2})
+        for (const int precision : {0, 1, 2, 3, 4})  // fp32, bf16, bf16's gradients too, fp16, fp16's gradients too
             for (const auto& [dp, sp] : {std::pair(4, 1), std::pair(1, 4), std::pair(2, 2), std::pair(2, 1)}) {
                 Config c = on_grid(unpadded(llama), dp, 1, 1, sp);
-                if (precision > 0) c = in_bf16(c, precision > 1);
+                if (precision > 0) c = in_half(precision < 3 ? Precision::bf16 : Precision::fp16, c, precision % 2 == 0);
                 const std::int64_t n = dp * sp, m = c.train.gradient_accumulation_steps;
-                const int weight = precision > 0 ? 2 : 4, gradient = precision > 1 ? 2 : 4;
+                const int weight = precision > 0 ? 2 : 4, gradient = precision == 2 || precision == 4 ? 2 : 4;
                 const Program plain = program_of(c);
                 const std::int64_t once = elements(plain) / n * (n - 1);
                 // The backward pass reads no table that is only looked up: positions, and tokens where the head has its own.
@@ -187,7 +191,7 @@ TEST_CASE("the plan's bytes on the wire are those elements; all else on these ax
         return bytes;
     };
     for (const auto& [dp, sp, shard] : {std::tuple(4, 1, 4), std::tuple(4, 1, 2), std::tuple(2, 2, 2)}) {
-        const Config c = in_bf16(on_grid(unpadded(true), dp, 1, 1, sp), false);
+        const Config c = in_half(Precision::bf16, on_grid(unpadded(true), dp, 1, 1, sp), false);
         const std::int64_t rest = wire(cut(c, 0)) - of_units(cut(c, 0));
         CHECK(rest > 0);
         for (int stage = 1; stage < 4; ++stage) {

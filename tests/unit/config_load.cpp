@@ -128,7 +128,7 @@ TEST_CASE_FIXTURE(ConfigFixture, "keys and values of later parts are refused as 
                   "1MiB, queue_depth: 32}\n"
                   "comm: {backend: auto, algorithm: auto, check: false, compression: {method: none, ratio: 0.01, bits: 4, "
                   "error_feedback: true, exclude: [embedding, head]}, staleness: 0, watchdog: 300}\n"
-                  "train: {deterministic: run, time_limit: null}\nloss_scale: {initial: 65536, window: 1000, minimum: 1}\n"
+                  "train: {deterministic: run, time_limit: null}\n"
                   "checkpoint: {directory: auto, interval: 0, hints: {}, keep: 2, resume: auto, asynchronous: false}\n"
                   "model: {lora: null}\ngrid: {pretend_nodes: 0}\ndevice: {backend: cpu}\n")
               .empty());
@@ -148,12 +148,8 @@ TEST_CASE_FIXTURE(ConfigFixture, "keys and values of later parts are refused as 
                              "comm: {watchdog: 0}",
                              "grid: {order: auto}",
                              "grid: {pretend_nodes: 2}",
-                             "train: {precision: fp16}",
                              "train: {deterministic: grid}",
                              "train: {time_limit: 60}",
-                             "loss_scale: {initial: 1024}",
-                             "loss_scale: {window: 1}",
-                             "loss_scale: {minimum: 2}",
                              "device: {backend: cuda}",
                              "checkpoint: {directory: here}",
                              "checkpoint: {interval: 5}",

@@ -170,7 +170,26 @@ TEST_CASE_FIXTURE(ConfigFixture, "learning rates and their steps") {
     check_has(refusal("optimizer: {warmup_steps: 60, decay_steps: 60, lr_schedule: wsd}\n"),
               "found warmup_steps 60 + decay_steps 60, allowed: up to steps 100 for wsd");
     check_has(refusal("train: {gradient_dtype: bf16}\n"), "found gradient_dtype bf16 with precision fp32");
+    check_has(refusal("train: {gradient_dtype: bf16, precision: fp16}\n"),
+              "found gradient_dtype bf16 with precision fp16, allowed: fp32, or precision bf16");
+    check_has(refusal("train: {gradient_dtype: fp16, precision: bf16}\n"),
+              "found gradient_dtype fp16 with precision bf16, allowed: fp32, or precision fp16");
     CHECK(load("train: {gradient_dtype: bf16, precision: bf16}\n").train.gradient_dtype == Precision::bf16);
+    CHECK(load("train: {gradient_dtype: fp16, precision: fp16}\n").train.gradient_dtype == Precision::fp16);
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "loss scales are powers of two, the first at least the least") {
+    const LossScaleConfig s = load("train: {precision: fp16}\n").loss_scale;
+    CHECK(s.initial == 65536);
+    CHECK(s.window == 1000);
+    CHECK(s.minimum == 1);
+    CHECK(load("loss_scale: {initial: 1099511627776, window: 1, minimum: 2}\n").loss_scale == LossScaleConfig{0x1p40, 1, 2});
+    check_has(refusal("loss_scale: {initial: 65000}\n"), "loss_scale.initial: found 65000, allowed: powers of two, such as 32768 or 65536");
+    check_has(refusal("loss_scale: {minimum: 1.5}\n"), "loss_scale.minimum: found 1.5, allowed: powers of two, such as 1 or 2");
+    check_has(refusal("loss_scale: {initial: 0.5}\n"), "found '0.5', allowed: a number 1 to 1099511627776");
+    check_has(refusal("loss_scale: {initial: 2199023255552}\n"), "allowed: a number 1 to 1099511627776");
+    check_has(refusal("loss_scale: {window: 0}\n"), "loss_scale.window: found '0'");
+    check_has(refusal("loss_scale: {initial: 2, minimum: 4}\n"), "found initial 2, allowed: at least minimum 4");
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "threads and memory come from the machine") {

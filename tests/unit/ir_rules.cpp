@@ -107,6 +107,9 @@ TEST_CASE("sums, norms and pointwise kinds") {
     half.dtype = DType::bf16;
     half.signature = "bsh->bsh";
     CHECK(b.typed(Kind::cast, {dy}, half) == "bf16[12/shard,12/sp/tp,24]");
+    const TensorId in_f16 = b.x({12, 12, 24}, {}, {}, DType::f16);
+    CHECK(b.typed(Kind::gelu, {in_f16}) == "f16[12,12,24]");
+    CHECK_THROWS_AS(b.typed(Kind::gelu_dx, {in_f16, b.x({12, 12, 24}, {}, {}, DType::bf16)}), TypingError);
 }
 
 TEST_CASE("the vocabulary's rows") {
@@ -244,6 +247,8 @@ TEST_CASE("squares, update, loss") {
     loss.covers = b.tables->covers({{0, 0}});
     CHECK(b.typed(Kind::mean_loss, {b.p.declare("l", loss), norm}, a) == "f64[]");
     CHECK_THROWS_AS(b.typed(Kind::mean_loss, {norm, norm}, a), TypingError);
+    CHECK(b.typed(Kind::scale_loss, {norm}) == "f64[]");
+    CHECK_THROWS_AS(b.typed(Kind::scale_loss, {b.x({})}), TypingError);
 }
 
 TEST_CASE("one op takes more operands than 16 bits count: every microbatch's mask") {

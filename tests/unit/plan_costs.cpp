@@ -152,7 +152,7 @@ TEST_CASE("where a rank's memory is too small, recompute is among the changes th
     CHECK(p.suggestions[0].change == "recompute.granularity=selective");
 }
 
-TEST_CASE("bytes of state per parameter: fp32 16, bf16 18, bf16 with bf16 gradients 16") {
+TEST_CASE("bytes of state per parameter: fp32 16, bf16 and fp16 18, with gradients as short 16") {
     Config c = middle(true, 12);
     const auto per_parameter = [](const Config& config) {
         const Plan p = plan_of(config);
@@ -161,10 +161,13 @@ TEST_CASE("bytes of state per parameter: fp32 16, bf16 18, bf16 with bf16 gradie
     CHECK(std::abs(per_parameter(c) / 16 - 1) < 0.01);
     CHECK(std::abs(per_parameter(on_grid(c, 4, 1, 1, 1)) / 16 - 1) < 0.01);
     CHECK(std::abs(per_parameter(on_grid(c, 1, 4, 1, 1)) / 4 - 1) < 0.02);  // norms are on every rank
-    c.train.precision = Precision::bf16;
-    CHECK(std::abs(per_parameter(c) / 18 - 1) < 0.01);
-    c.train.gradient_dtype = Precision::bf16;
-    CHECK(std::abs(per_parameter(c) / 16 - 1) < 0.01);
+    for (const Precision precision : {Precision::bf16, Precision::fp16}) {
+        c.train.precision = precision;
+        c.train.gradient_dtype = Precision::fp32;
+        CHECK(std::abs(per_parameter(c) / 18 - 1) < 0.01);
+        c.train.gradient_dtype = precision;
+        CHECK(std::abs(per_parameter(c) / 16 - 1) < 0.01);
+    }
     c.optimizer.type = OptimizerType::sgd;
     CHECK(std::abs(per_parameter(c) / 8 - 1) < 0.01);
 }

@@ -36,6 +36,16 @@ TEST_CASE("a line per log interval and after the last step") {
           "step 5/5  loss 5.250000  grad norm 1.5  lr 1.000e-03  2.00 k tokens/s  MFU n/a  left 0 s\n");
 }
 
+TEST_CASE("fp16's lines tell the loss scale") {
+    std::FILE *out = std::tmpfile(), *err = std::tmpfile();
+    Console console({true, 100, 1, 0, 0, true}, out, err);
+    StepRow scaled = row(1);
+    scaled.loss_scale = 1073741824;
+    console.step(scaled);
+    CHECK(contents(out).find("grad norm 1.5  loss scale 1073741824  lr 1.000e-03") != std::string::npos);
+    std::fclose(err);
+}
+
 TEST_CASE("MFU where the peak is known, NaN shown as it is") {
     std::FILE *out = std::tmpfile(), *err = std::tmpfile();
     Console console({true, 100, 1, 1e9, 1e10}, out, err);

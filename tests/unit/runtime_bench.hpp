@@ -18,12 +18,14 @@
 namespace quadrille::test {
 
 using Values = std::vector<double>;
+constexpr double loss_scale = 4096;  // of the step that is run
 
 inline double read(const std::byte* p, DType t) {
     const auto as = [p]<class T>(T x) { std::memcpy(&x, p, sizeof x); return x; };
     switch (t) {
         case DType::f32: return as(float{});
         case DType::bf16: return static_cast<double>(static_cast<float>(as(bf16{})));
+        case DType::f16: return static_cast<double>(static_cast<float>(as(f16{})));
         case DType::f64: return as(double{});
         case DType::i32: return as(std::int32_t{});
         case DType::u8: return as(std::uint8_t{});
@@ -36,6 +38,7 @@ inline void write(std::byte* p, DType t, double x) {
     switch (t) {
         case DType::f32: put(static_cast<float>(x)); break;
         case DType::bf16: put(bf16(static_cast<float>(x))); break;
+        case DType::f16: put(f16(static_cast<float>(x))); break;
         case DType::f64: put(x); break;
         case DType::i32: put(static_cast<std::int32_t>(x)); break;
         case DType::u8: put(static_cast<std::uint8_t>(x)); break;
@@ -48,10 +51,13 @@ inline std::int64_t elements(const TensorType& t) {
     return n;
 }
 
-// Deviates that bf16 holds exactly, so that both precisions start from the same numbers.
+// Deviates that bf16 and f16 hold exactly, but for tiny ones, so that all precisions start from the same numbers.
 inline Values deviates(const TensorType& t, std::uint64_t key) {
     Values v(static_cast<std::size_t>(elements(t)));
-    for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>(static_cast<float>(bf16(static_cast<float>(random_normal(key, i)))));
+    for (std::size_t i = 0; i < v.size(); ++i) {
+        const bf16 x(static_cast<float>(random_normal(key, i)));
+        v[i] = static_cast<double>(static_cast<float>(f16(static_cast<float>(x))));
+    }
     return v;
 }
 
@@ -156,6 +162,7 @@ inline std::vector<Values> everywhere(const Grid& grid, const Case& k) {
     StepInputs step;
     step.step = 3;
     step.seed = 5;
+    step.loss_scale = loss_scale;
     for (std::int64_t r = 0; r < grid.ranks(); ++r) {
         const Coordinate c = grid.coordinate(r);
         for (std::size_t i = 0; i < in.size(); ++i) b.set(c, in[i], k.values[i]);

@@ -93,12 +93,13 @@ TEST_CASE("squares: of the parameters cut by exactly these axes, block by block"
 }
 
 TEST_CASE("AdamW: every slice, decay by parameter, clipping, padding left alone") {
-    for (const DType weights : {DType::f32, DType::bf16}) {
+    for (const DType weights : {DType::f32, DType::bf16, DType::f16}) {
         Unit u(weights);
         Attributes a;
         a.unit = 0;
         a.microbatches = 1;
         a.clip = 0.5;
+        a.loss_scale = weights == DType::f16 ? -1 : 0;
         Program::Options o;
         std::vector<TensorId> in = {u.w, u.g, u.norm2};
         if (u.master >= 0) in.push_back(u.master);
@@ -112,6 +113,8 @@ TEST_CASE("AdamW: every slice, decay by parameter, clipping, padding left alone"
         s.update = 1;  // the second update
         s.lr = 0.01;
         s.weight_decay = 0.3;
+        s.loss_scale = 1024;  // told to every program, used by those that scale
+        const float scale = weights == DType::f16 ? 1024.0f : 1.0f;
         const double clip = 0.5 / (2.0 + 1e-6);
         for (std::int64_t r = 0; r < grid.ranks(); ++r) {
             const Coordinate c = grid.coordinate(r);
@@ -120,7 +123,7 @@ TEST_CASE("AdamW: every slice, decay by parameter, clipping, padding left alone"
             float *g = u.values(c, u.g), *m = u.values(c, u.m), *v = u.values(c, u.v);
             for (std::int64_t i = 0; i < u.count(); ++i) {
                 w[i] = 1.5f;
-                g[i] = gradient(first + i, 0);
+                g[i] = gradient(first + i, 0) * scale;
                 m[i] = 0.25f;
                 v[i] = 0.5f;
             }
@@ -129,13 +132,14 @@ TEST_CASE("AdamW: every slice, decay by parameter, clipping, padding left alone"
             for (std::int64_t i = 0; i < u.count(); ++i) {
                 const std::int64_t at = first + i;
                 if (at >= 4200) { CHECK(w[i] == 1.5f); continue; }
-                const double gradient = g[i] * clip, m1 = 0.9 * 0.25 + 0.1 * gradient, v1 = 0.95 * 0.5 + 0.05 * gradient * gradient;
+                const double gradient = g[i] / scale * clip, m1 = 0.9 * 0.25 + 0.1 * gradient, v1 = 0.95 * 0.5 + 0.05 * gradient * gradient;
                 const double step = m1 / (1 - 0.81) / (std::sqrt(v1 / (1 - 0.95 * 0.95)) + 1e-8), decay = at >= 2000 && at < 2700 ? 0.0 : 0.3;
                 const double wanted = 1.5 - 0.01 * (step + decay * 1.5);
                 CHECK(w[i] == doctest::Approx(wanted).epsilon(1e-6));
                 CHECK(m[i] == doctest::Approx(m1).epsilon(1e-5));
                 CHECK(v[i] == doctest::Approx(v1).epsilon(1e-5));
-                if (u.master >= 0) CHECK(read(u.at(c, u.w) + i * 2, DType::bf16) == static_cast<double>(static_cast<float>(bf16(w[i]))));
+                if (weights == DType::bf16) CHECK(read(u.at(c, u.w) + i * 2, weights) == static_cast<double>(static_cast<float>(bf16(w[i]))));
+                if (weights == DType::f16) CHECK(read(u.at(c, u.w) + i * 2, weights) == static_cast<double>(static_cast<float>(f16(w[i]))));
             }
             for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
                 const std::vector<float> before(w, w + u.count());
@@ -165,6 +169,43 @@ TEST_CASE("SGD has no state") {
     *u.norm(c) = 1e6;  // clip 0: never
     u.run(c, 0, s);
     CHECK(u.values(c, u.w)[0] == doctest::Approx(1 - 0.5 * (0.25 + 0.1)));
+}
+
+TEST_CASE("a power of the loss scale changes no bit: the update of scaled gradients is that of plain ones") {
+    const auto updated = [](double scale) {
+        Unit u;
+        Attributes a;
+        a.unit = 0;
+        a.microbatches = 1;
+        a.clip = 0.7;
+        a.loss_scale = -1;
+        Program::Options o;
+        o.storage = {u.w, u.m, u.v};
+        u.program.add(Kind::adamw, {u.w, u.g, u.norm2, u.m, u.v}, a, {}, o);
+        u.place();
+        StepInputs s;
+        s.lr = 0.01;
+        s.loss_scale = scale;
+        const Coordinate c;
+        for (std::int64_t i = 0; i < u.count(); ++i) {
+            u.values(c, u.w)[i] = 1;
+            u.values(c, u.g)[i] = gradient(i, 0) * static_cast<float>(scale);
+            u.values(c, u.m)[i] = u.values(c, u.v)[i] = 0.5f;
+        }
+        *u.norm(c) = 9;
+        u.run(c, 0, s);
+        std::vector<float> all;
+        for (const TensorId t : {u.w, u.m, u.v}) all.insert(all.end(), u.values(c, t), u.values(c, t) + u.count());
+        return all;
+    };
+    const std::vector<float> plain = updated(1);
+    CHECK(updated(65536) == plain);
+    CHECK(updated(0x1p40) == plain);
+    StepInputs s;
+    s.loss_scale = 0x1p30;
+    CHECK(scaled(3, s, 1) == 3 * 0x1p30);
+    CHECK(scaled(3 * 0x1p60, s, -2) == 3);
+    CHECK(scaled(0.1, s, 0) == 0.1);
 }
 
 TEST_CASE("clipping: only above the limit, never with 0") {

@@ -102,7 +102,7 @@ TEST_CASE("matmul: every order of letters the model and its gradients use") {
     }
 }
 
-TEST_CASE("matmul: bias, gelu, sums in fp32 and bf16") {
+TEST_CASE("matmul: bias, gelu, sums in fp32 and 16 bits") {
     const TensorType bias_f({8}, f, place({t_cut}));
     const Case biased = make(Kind::matmul, signature("bsh,fh,f->bsf"), {x_bsh, w_fh, bias_f});
     check_close(check_grid(biased), {einsum(biased)});
@@ -114,7 +114,7 @@ TEST_CASE("matmul: bias, gelu, sums in fp32 and bf16") {
         const double z = both[0][i];
         CHECK(both[1][i] == doctest::Approx(z / 2 * (1 + std::tanh(0.7978845608028654 * (z + 0.044715 * z * z * z)))).epsilon(1e-4));
     }
-    for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
         Case sum = make(Kind::matmul, signature("bsf,bsh->fh", dtype), {y_bsf, x_bsh});
         Values wanted = einsum(sum);
         sum.adds = true;
@@ -125,11 +125,13 @@ TEST_CASE("matmul: bias, gelu, sums in fp32 and bf16") {
     CHECK_THROWS(everywhere(Grid(), make(Kind::matmul, signature("bsh,bsf->bf"), {x_bsh.placed({}), y_bsf.placed({})})));
 }
 
-TEST_CASE("bf16 operands") {
-    const Case k = make(Kind::matmul, signature("bsh,fh->bsf", DType::bf16), {x_bsh.of(DType::bf16), w_fh.of(DType::bf16)});
-    check_close(check_grid(k, 0.02), {einsum(k)}, 0.02);
-    const Case dw = make(Kind::matmul, signature("bsf,bsh->fh"), {y_bsf.of(DType::bf16), x_bsh.of(DType::bf16)});
-    check_close(check_grid(dw), {einsum(dw)});
+TEST_CASE("16-bit operands") {
+    for (const DType t : {DType::bf16, DType::f16}) {
+        const Case k = make(Kind::matmul, signature("bsh,fh->bsf", t), {x_bsh.of(t), w_fh.of(t)});
+        check_close(check_grid(k, 0.02), {einsum(k)}, 0.02);
+        const Case dw = make(Kind::matmul, signature("bsf,bsh->fh"), {y_bsf.of(t), x_bsh.of(t)});
+        check_close(check_grid(dw), {einsum(dw)});
+    }
 }
 
 TEST_CASE("add, sum, cast, accumulate") {
@@ -311,6 +313,18 @@ TEST_CASE("no counted tokens: the reciprocal is 0, not infinite") {
     CHECK(everywhere(Grid(), k)[0][0] == 0.0);
     k.values[0] = {8.0};
     CHECK(everywhere(Grid(), k)[0][0] == 0.125);
+}
+
+TEST_CASE("scale: a power of the step's loss scale") {
+    Attributes a;
+    a.loss_scale = 1;
+    Case k = make(Kind::scale_loss, a, {TensorType({}, DType::f64)});
+    k.values[0] = {0.3};
+    CHECK(everywhere(Grid(), k)[0][0] == 0.3 * loss_scale);
+    k.attributes.loss_scale = -2;
+    CHECK(everywhere(Grid(), k)[0][0] == 0.3 / loss_scale / loss_scale);
+    k.values[0] = {std::numeric_limits<double>::infinity()};
+    CHECK(everywhere(Grid(), k)[0][0] == std::numeric_limits<double>::infinity());
 }
 
 TEST_CASE("load: who gets which sequences and positions") {
