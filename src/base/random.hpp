@@ -39,6 +39,11 @@ constexpr bool keeps(std::uint64_t key, std::uint64_t element, std::uint32_t thr
     return static_cast<std::uint32_t>(random_bits(key, element) >> 32) >= threshold;
 }
 
+// Uniform in [-1, 1) for one element.
+inline double random_uniform(std::uint64_t key, std::uint64_t element) {
+    return static_cast<double>(random_bits(key, element) >> 11) * 0x1p-52 - 1.0;
+}
+
 // A standard normal deviate for one element (Box-Muller).
 inline double random_normal(std::uint64_t key, std::uint64_t element) {
     const std::uint64_t a = random_bits(key, 2 * element), b = random_bits(key, 2 * element + 1);

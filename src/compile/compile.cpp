@@ -59,8 +59,9 @@ Compiled compile(const Config& config, Purpose purpose, const Workspace& workspa
     Compiled out;
     out.tables = std::make_shared<Tables>(grid_of(config));
     Model model = build_model(purpose == Purpose::training ? config : without_dropout(config), out.tables);
+    bool wanted = false;  // the gradient of what the chunks so far made
     for (Chunk& chunk : model.chunks) {
-        differentiate(chunk, model);
+        wanted = differentiate(chunk, model, wanted);
         recompute(chunk, config.recompute.granularity);
         expand_rings(chunk);
         fuse(chunk);

@@ -9,27 +9,31 @@ namespace {
 
 class Backward {
   public:
-    Backward(Chunk& chunk, const Model& model) : chunk_(chunk), p_(chunk.program), weight_gradient_(model.weight_gradient) {}
+    Backward(Chunk& chunk, const Model& model, bool input_wanted)
+        : chunk_(chunk), p_(chunk.program), model_(model), input_wanted_(input_wanted && chunk.input >= 0) {}
 
-    void run() {
+    bool run() {
         forward_.assign(p_.ops.begin(), p_.ops.end());
         find_tracked();
         TensorType seed = p_.type(chunk_.result);
         chunk_.seed = p_.declare("seed", seed.placed(seed.place.whole()).in(Book::buffers));
         found_[chunk_.result] = {chunk_.seed};
         for (std::size_t i = forward_.size(); i-- > 0;) step(forward_[i]);
-        if (chunk_.input >= 0) chunk_.input_gradient = settled(chunk_.input, forward_[0].unit);
+        if (input_wanted_) chunk_.input_gradient = settled(chunk_.input, forward_[0].unit);
+        return tracked(chunk_.result);
     }
 
   private:
     bool tracked(TensorId t) const { return tracked_[static_cast<std::size_t>(t)]; }
 
-    // A tensor is tracked if a parameter or the chunk's input reaches it through ops that have gradients.
+    bool trained(int parameter) const { return model_.parameters[static_cast<std::size_t>(parameter)].trained; }
+
+    // A tensor is tracked if a trained parameter or the chunk's input, if its gradient is wanted, reaches it through ops that have gradients.
     void find_tracked() {
         tracked_.assign(p_.tensors.size(), false);
         maker_.assign(p_.tensors.size(), Kind::load);
-        for (const auto& [t, index] : chunk_.parameters) tracked_[static_cast<std::size_t>(t)] = true;
-        if (chunk_.input >= 0) tracked_[static_cast<std::size_t>(chunk_.input)] = true;
+        for (const auto& [t, index] : chunk_.parameters) tracked_[static_cast<std::size_t>(t)] = trained(index);
+        if (input_wanted_) tracked_[static_cast<std::size_t>(chunk_.input)] = true;
         for (const Op& op : forward_) {
             bool any = false;
             for (const TensorId t : p_.inputs(op)) any = any || tracked(t);
@@ -46,11 +50,14 @@ class Backward {
         const TensorId dy = settled(y, op.unit);
         if (dy < 0) return;
         const std::vector<TensorId> in(p_.inputs(op).begin(), p_.inputs(op).end());
-        for (const InputGradient& g : append_gradient(p_, op, dy, weight_gradient_)) {
+        unsigned wanted = 0;
+        for (std::size_t i = 0; i < in.size(); ++i) wanted |= unsigned{tracked(in[i])} << i;
+        for (const InputGradient& g : append_gradient(p_, op, dy, model_.weight_gradient, wanted)) {
             const TensorId x = in[static_cast<std::size_t>(g.input)];
+            if (!tracked(x)) continue;
             if (const auto it = chunk_.parameters.find(x); it != chunk_.parameters.end())
                 chunk_.weight_gradients[g.gradient] = {it->second, uses_[it->second]++};
-            else if (tracked(x))
+            else
                 found_[x].push_back(g.gradient);
         }
     }
@@ -90,7 +97,8 @@ class Backward {
 
     Chunk& chunk_;
     Program& p_;
-    const DType weight_gradient_;
+    const Model& model_;
+    const bool input_wanted_;
     std::vector<Op> forward_;
     std::vector<bool> tracked_;
     std::vector<Kind> maker_;
@@ -100,6 +108,6 @@ class Backward {
 
 }  // namespace
 
-void differentiate(Chunk& chunk, const Model& model) { Backward(chunk, model).run(); }
+bool differentiate(Chunk& chunk, const Model& model, bool input_wanted) { return Backward(chunk, model, input_wanted).run(); }
 
 }  // namespace quadrille

@@ -6,7 +6,9 @@ namespace quadrille {
 
 // An activation's gradient has the activation's placement: contributions of like placement are added, then moved there by one
 // Redistribute. Only behind ops whose gradient is linear in a Partial cotangent may it stay Partial, so q, k and v share one
-// reduction. Fills seed, input_gradient and weight_gradients.
-void differentiate(Chunk&, const Model&);
+// reduction. Gradients are made of trained parameters and, where `input_wanted`, of the chunk's input, and of what leads to them: of nothing
+// else, so that neither a frozen weight's product nor anything below the first trained parameter is there. Fills seed, input_gradient (-1: not
+// made) and weight_gradients. Returns whether a gradient of the chunk's result is of use: to it, or to the chunk before.
+bool differentiate(Chunk&, const Model&, bool input_wanted);
 
 }  // namespace quadrille

@@ -47,7 +47,7 @@ Homes::Homes(Step& step, const Model& model, const Config& config) : p_(step.pro
         std::stable_partition(indices.begin(), indices.end(), [&](int i) { return partial.contains(i); });
         add_flat(unit, indices);
     }
-    for (std::size_t u = 0; u < p_.flats.size(); ++u) declare_state(static_cast<int>(u), model, config, !step.weight_gradients.empty());
+    for (std::size_t u = 0; u < p_.flats.size(); ++u) declare_state(static_cast<int>(u), model, config, step.training);
 }
 
 void Homes::add_flat(const std::string& unit, std::vector<int> indices) {
@@ -82,6 +82,10 @@ void Homes::declare_state(int u, const Model& model, const Config& config, bool 
     const TensorType fp32 = flat_type(u, DType::f32, Book::optimizer, optimizer);
     UnitState unit;
     unit.weights = state('W', flat_type(u, model.activation, Book::weights, weights));
+    if (!trained(u)) {
+        units_.push_back(unit);
+        return;
+    }
     if (model.activation != DType::f32) unit.master = state('P', fp32);
     if (config.optimizer.type == OptimizerType::adamw) {
         unit.m = state('M', fp32);

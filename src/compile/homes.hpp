@@ -11,7 +11,7 @@
 
 namespace quadrille {
 
-// A unit's tensors in the program. Masters, m and v exist where precision and optimizer need them.
+// A unit's tensors in the program. Masters, m and v exist where precision and optimizer need them; a frozen unit has weights alone.
 struct UnitState {
     TensorId weights = -1, master = -1, m = -1, v = -1;
     BufferId gradient = -1;     // where gradients of all microbatches meet; -1 in a step without backward
@@ -30,6 +30,9 @@ class Homes {
     const UnitState& unit(int u) const { return units_[static_cast<std::size_t>(u)]; }
     UnitState& unit(int u) { return units_[static_cast<std::size_t>(u)]; }
     const Flat& flat(int u) const { return p_.flats[static_cast<std::size_t>(u)]; }
+    // The parameters of a unit are alike in this.
+    bool trained(int u) const { return first(u).trained; }
+    bool adapters(int u) const { return first(u).adapter; }
     NameId name(int u) const { return p_.tables->intern(flat(u).unit); }
 
     struct At { int unit = 0, segment = 0; };
@@ -48,6 +51,7 @@ class Homes {
     TensorType flat_type(int u, DType, Book, const Kept&) const;
 
   private:
+    const Parameter& first(int u) const { return model_.parameters[static_cast<std::size_t>(flat(u).segments[0].parameter)]; }
     void add_flat(const std::string& unit, std::vector<int> indices);
     void declare_state(int u, const Model&, const Config&, bool training);
 

@@ -106,13 +106,14 @@ class Instantiate {
         const bool forward = action.phase == Phase::forward;
         const bool input_part = action.phase == Phase::backward || action.phase == Phase::backward_input;
         if (forward && c > 0) receive(t.input, c - 1, at, false);
-        if (input_part && c < last()) receive(t.seed, c + 1, at, true);
+        step_.training = step_.training || !forward;
+        if (input_part && c < last() && chunk(c + 1).input_gradient >= 0) receive(t.seed, c + 1, at, true);
         if (input_part && c == last()) copy_of(t.seed, c, at.microbatch) = step_.seed;  // the loss is a mean over tokens
         for (const Op& op : t.program.ops)
             if (runs(op.part, action.phase)) copy(op, at);
         if (forward && c < last()) send(t.result, c + 1, at, false);
         if (forward && c == last()) step_.losses.push_back(copy_of(t.result, c, at.microbatch));
-        if (input_part && c > 0) send(t.input_gradient, c - 1, at, true);
+        if (input_part && t.input_gradient >= 0) send(t.input_gradient, c - 1, at, true);
     }
 
     static bool runs(Part part, Phase phase) {

@@ -11,6 +11,7 @@ struct Step {
     Program program;
     std::unordered_map<TensorId, int> parameters;                  // by index in Model::parameters
     std::unordered_map<TensorId, WeightGradient> weight_gradients; // uses are numbered over all chunks of the coordinate
+    bool training = false;                                         // there are backward passes, though maybe of nothing on this coordinate
     std::vector<TensorId> losses;                                  // one per microbatch, where the last chunk is
     TensorId inverse_tokens = -1, tokens = -1;                     // of the global batch, where the last chunk is
     TensorId seed = -1;                                            // the cotangent of each loss: 1/tokens, times the loss scale if there is one

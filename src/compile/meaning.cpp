@@ -35,7 +35,7 @@ Value count(std::span<const Value> masks) {
 // Of all other kinds: every attribute that the formula of some kind has.
 Value formula(const Op& op, const Attributes& a, std::size_t result, std::span<const Value> operands) {
     Hash h(row(op.kind).name);
-    h << result << hash_text(a.signature) << static_cast<std::uint64_t>(a.stream) << a.rate << a.eps << static_cast<std::uint64_t>(a.rms)
+    h << result << hash_text(a.signature) << static_cast<std::uint64_t>(a.stream) << a.factor << a.rate << a.eps << static_cast<std::uint64_t>(a.rms)
       << static_cast<std::uint64_t>(a.inverse) << a.base << static_cast<std::uint64_t>(a.vocab) << static_cast<std::uint64_t>(a.input)
       << static_cast<std::uint64_t>(a.microbatches) << static_cast<std::uint64_t>(a.loss_scale);
     if (op.kind == Kind::load || a.rate > 0) h << static_cast<std::uint64_t>(op.microbatch);

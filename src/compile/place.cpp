@@ -21,7 +21,7 @@ class Place {
     Program run() {
         find_last_contributions();
         for (std::size_t i = 0; i < ops_.size(); ++i) rewrite(i);
-        if (!step_.weight_gradients.empty()) update_weights(p_, homes_, model_, config_);
+        if (step_.training) update_weights(p_, homes_, model_, config_);
         mean_loss();
         p_.tokens = step_.tokens;
         return std::move(p_);

@@ -46,7 +46,7 @@ class Recompute {
             case Granularity::none: return !gathers(op, tensor_axes);
             case Granularity::selective:
                 if (op.kind == Kind::redistribute) return !gathers(op, tensor_axes | AxisSet(Axis::sp));  // of a move the smaller side
-                return op.kind == Kind::matmul || op.kind == Kind::attention || op.kind == Kind::add;
+                return op.kind == Kind::matmul || op.kind == Kind::scale || op.kind == Kind::attention || op.kind == Kind::add;
             case Granularity::full: return false;
         }
         return true;

@@ -39,12 +39,14 @@ class Update {
     Update(Program& p, Homes& homes, const Model& model, const Config& config) : p_(p), homes_(homes), model_(model), config_(config) {}
 
     void run() {
-        for (int u = 0; u < homes_.units(); ++u) {
+        for (int u = 0; u < homes_.units(); ++u)
+            if (homes_.trained(u)) trained_.push_back(u);
+        for (const int u : trained_) {
             require(homes_.unit(u).reduced >= 0, "place: unit " + homes_.flat(u).unit + " has no gradient");
             if (homes_.flat(u).tied) sum_over_ends(u);
         }
         norm();
-        for (int u = 0; u < homes_.units(); ++u) update(u);
+        for (const int u : trained_) update(u);
     }
 
   private:
@@ -61,11 +63,11 @@ class Update {
     // these are. All units travel in one call.
     void norm() {
         std::vector<TensorId> squares;
-        for (int u = 0; u < homes_.units(); ++u) squares.push_back(homes_.unit(u).squares >= 0 ? homes_.unit(u).squares : unit_squares(p_, homes_, model_, u));
+        for (const int u : trained_) squares.push_back(homes_.unit(u).squares >= 0 ? homes_.unit(u).squares : unit_squares(p_, homes_, model_, u));
         Placement here;  // whole on the coordinate
         here.partial_sum = p_.grid().real(Axis::pp);
         squares = all_to(squares, here);
-        if (p_.grid().extent(Axis::pp) > 1) squares = everywhere(squares);
+        if (p_.grid().extent(Axis::pp) > 1) squares = everywhere(squares, here);
         TensorId total = squares[0];
         for (std::size_t u = 1; u < squares.size(); ++u) {
             total = sum_of_scalars(p_, total, squares[u], u + 1 == squares.size() ? "norm2" : "");
@@ -84,20 +86,21 @@ class Update {
 
     // Several scalars of one placement moved together.
     std::vector<TensorId> all_to(const std::vector<TensorId>& scalars, const Placement& to) {
-        if (p_.type(scalars[0]).place == to) return scalars;
+        if (scalars.empty() || p_.type(scalars[0]).place == to) return scalars;
         Attributes a;
         a.types = {p_.tables->intern(p_.type(scalars[0]).placed(to))};
         return p_.add(Kind::redistribute, scalars, a, where_, scalar_);
     }
 
-    // The sums of all units of the model, on every pp coordinate: those of other coordinates are zero here.
-    std::vector<TensorId> everywhere(const std::vector<TensorId>& here) {
+    // The sums of all trained units of the model, on every pp coordinate: those of other coordinates are zero here, where sums lie at `place`.
+    std::vector<TensorId> everywhere(const std::vector<TensorId>& here, const Placement& place) {
         Attributes none;
-        none.types = {p_.tables->intern(p_.type(here[0]))};
+        none.types = {p_.tables->intern(TensorType({}, DType::f64, place, Book::buffers))};
         std::vector<TensorId> all;
-        for (const std::string& unit : unit_names(model_)) {
-            const auto it = std::find_if(p_.flats.begin(), p_.flats.end(), [&](const Flat& f) { return f.unit == unit; });
-            all.push_back(it != p_.flats.end() ? here[static_cast<std::size_t>(it - p_.flats.begin())] : p_.add(Kind::zero, {}, none, where_, scalar_)[0]);
+        for (const std::string& unit : trained_units(model_)) {
+            const auto it = std::find_if(trained_.begin(), trained_.end(), [&](int u) { return homes_.flat(u).unit == unit; });
+            all.push_back(it != trained_.end() ? here[static_cast<std::size_t>(it - trained_.begin())]
+                                               : p_.add(Kind::zero, {}, none, where_, scalar_)[0]);
         }
         Placement to;
         to.holders = Holders::all;
@@ -187,6 +190,7 @@ class Update {
     const Config& config_;
     const Where where_ = norm_where(p_);
     const Program::Options scalar_ = scalars();
+    std::vector<int> trained_;   // units
     std::array<TensorId, tier_count> norms_ = {-1, -1, -1};  // the norm, by tier
 };
 

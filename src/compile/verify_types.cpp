@@ -2,6 +2,7 @@
 
 #include "ir/table.hpp"
 
+#include <algorithm>
 #include <map>
 
 namespace quadrille {
@@ -155,8 +156,12 @@ class Types {
             check_update(op, u->unit);
         }
         op_ = static_cast<std::int32_t>(p_.ops.size()) - 1;  // what is missing is missing when the step ends
-        for (const Flat& flat : p_.flats)
-            if (training && !updates.contains(&flat)) say(fmt::format("the step ends, and unit {} was not updated", flat.unit));
+        for (const Flat& flat : p_.flats) {
+            const bool trained = std::any_of(flat.segments.begin(), flat.segments.end(),
+                                             [this](const FlatSegment& s) { return p_.parameters[static_cast<std::size_t>(s.parameter)].trained; });
+            if (training && trained && !updates.contains(&flat)) say(fmt::format("the step ends, and unit {} was not updated", flat.unit));
+            if (!trained && updates.contains(&flat)) say(fmt::format("unit {} is frozen, and was updated", flat.unit));
+        }
         if (p_.loss >= 0 && !is_defined(p_.loss)) say("the step ends without a loss");
         if (training && (p_.norm < 0 || !is_defined(p_.norm))) say("the step ends without the gradient's norm");
     }

@@ -20,7 +20,9 @@ TensorId Weights::read(int parameter, std::size_t i) {
     Copy& copy = copies_[static_cast<std::size_t>(u)];
     if (!homes_.weights.at_hand()) {
         const Op& op = ops_[i];
-        if (copy.views.empty() || copy.until < i) copy.views = fetch(u, {op.part, homes_.name(u), op.microbatch, op.action});
+        // Adapters are fetched in the stretch of work of the block that reads them.
+        const NameId unit = homes_.adapters(u) ? op.unit : homes_.name(u);
+        if (copy.views.empty() || copy.until < i) copy.views = fetch(u, {op.part, unit, op.microbatch, op.action});
         copy.until = std::max(copy.until, last_read_.at({u, sharing(u, op)}));
     }
     return copy.views[static_cast<std::size_t>(segment)];

@@ -1,6 +1,7 @@
 #include "config/check.hpp"
 
 #include "base/error.hpp"
+#include "config/lora.hpp"
 #include "config/names.hpp"
 #include "config/numbers.hpp"
 #include "config/rules.hpp"
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 namespace quadrille::input {
 
@@ -32,6 +34,40 @@ void check_model(const Config& c, Rules& rules) {
     constexpr double most = 1e15;
     rules.expect({"model.num_layers", "model.hidden_size", "model.ffn_hidden_size", "model.vocab_size", "model.head_dim"},
                  parameters <= most, format("found a model of {:.3g} parameters, allowed: up to {:.3g}", parameters, most));
+}
+
+// The last parts of the names of a block's matrices: attention.q, ...
+std::string names_in_block(const ModelConfig& m) {
+    std::string names;
+    for (const LinearMatrix& x : linear_matrices(m, 0)) names += (names.empty() ? "" : ", ") + x.name.substr(std::string("layers.0.").size());
+    return names;
+}
+
+void check_lora(const Config& c, const Settings& settings, Rules& rules) {
+    const LoraConfig& l = c.lora;
+    if (!l.on()) {
+        const char* alone = "found a value without model.lora.rank, allowed: a rank beside it, or neither";
+        rules.expect({"model.lora.alpha", "model.lora.rank"}, !settings.given("model.lora.alpha"), alone);
+        rules.expect({"model.lora.targets", "model.lora.rank"}, l.targets == LoraConfig{}.targets, alone);  // the default, as it is printed, is none
+        return;
+    }
+    rules.expect({"model.lora.targets"}, !l.targets.empty(), "found no target, allowed: all, or parts of the names of matrices");
+    std::vector<bool> known(l.targets.size(), false);
+    std::optional<LinearMatrix> least;  // the target whose rank is full first
+    for (std::int64_t layer = 0; layer < c.model.num_layers; ++layer)
+        for (const LinearMatrix& x : linear_matrices(c.model, layer)) {
+            for (std::size_t i = 0; i < known.size(); ++i) known[i] = known[i] || names_matrix(l.targets[i], x.name);
+            if (is_target(l, x.name) && (!least || std::min(x.in, x.out) < std::min(least->in, least->out))) least = x;
+        }
+    for (std::size_t i = 0; i < known.size(); ++i)
+        rules.expect({"model.lora.targets", "model.num_layers", "model.activation"}, known[i],
+                     format("found '{}', which no matrix of this model is called, allowed: all, or parts of the names layers.0 to layers.{}, "
+                            "each with {}",
+                            l.targets[i], c.model.num_layers - 1, names_in_block(c.model)));
+    if (least)
+        rules.expect({"model.lora.rank", "model.lora.targets", "model.hidden_size"}, l.rank <= std::min(least->in, least->out),
+                     format("found rank {}, allowed: up to {}, the full rank of {} [{}, {}]", l.rank, std::min(least->in, least->out), least->name,
+                            least->out, least->in));
 }
 
 void check_tensor_parallel(const Config& c, Rules& rules) {
@@ -173,6 +209,7 @@ void check_data(const Config& c, const Settings& settings, Rules& rules) {
 void check(const Config& config, const Settings& settings, Problems& problems) {
     Rules rules(settings, problems);
     check_model(config, rules);
+    check_lora(config, settings, rules);
     check_tensor_parallel(config, rules);
     check_sequence_parallel(config, rules);
     check_pipeline(config, rules);

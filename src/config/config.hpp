@@ -39,6 +39,15 @@ struct ModelConfig {
     bool operator==(const ModelConfig&) const = default;
 };
 
+// Low-rank adapters, section model.lora (config/lora.hpp): with them the model's own weights are frozen.
+struct LoraConfig {
+    std::int64_t rank = 0;  // 0: none
+    double alpha = 0;       // resolved: rank, if not given
+    std::vector<std::string> targets = {"all"};
+    bool on() const { return rank > 0; }
+    bool operator==(const LoraConfig&) const = default;
+};
+
 struct GridConfig {
     int dp = 1, tp = 1, pp = 1, sp = 1;
     std::vector<std::string> order = {"tp", "sp", "dp", "pp"};  // fastest-varying first
@@ -143,6 +152,7 @@ struct OutputConfig {
 
 struct Config {
     ModelConfig model;
+    LoraConfig lora;
     GridConfig grid;
     TensorConfig tensor;
     SequenceConfig sequence;

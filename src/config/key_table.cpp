@@ -39,7 +39,14 @@ void model_keys(std::vector<Key>& k) {
                        "on the embeddings and on each block's two outputs"));
     k.push_back(
         number("model.attention_dropout", "0.0", below(0, 1), bind<m, &M::attention_dropout>(), "on the attention weights"));
-    k.push_back(or_word(fixed("model.lora", KeyType::map, "null", "low-rank adapters: {rank, alpha, targets}"), "null"));
+    constexpr auto l = &C::lora;
+    using L = LoraConfig;
+    k.push_back(integer("model.lora.rank", "null", from(1, 1 << 20), bind_or_word<l, &L::rank>(),
+                        "of low-rank adapters; with them all other parameters are frozen. null, or model.lora: null = none"));
+    k.push_back(number("model.lora.alpha", "auto", above(0, 1e6), bind_or_word<l, &L::alpha>(),
+                       "the adapters' product counts alpha / rank times; auto = rank"));
+    k.push_back(row("model.lora.targets", KeyType::paths, "[all]", bind<l, &L::targets>(),
+                    "matrices that get one: all, or parts of their names, such as q, v, mlp, layers.3.attention.o"));
     k.push_back(number("model.init_std", "0.02", from(0, 1000), bind<m, &M::init_std>(),
                        "standard deviation of the initial weights; residual projections init_std / sqrt(2 x num_layers)"));
 }

@@ -26,6 +26,7 @@ void resolve_model(Config& config, const Settings& settings, Rules& rules) {
         const std::int64_t h = m.hidden_size;
         m.ffn_hidden_size = m.activation == Activation::swiglu ? (8 * h + 767) / 768 * 256 : 4 * h;
     }
+    if (!settings.given("model.lora.alpha")) config.lora.alpha = static_cast<double>(config.lora.rank);
 }
 
 // The product of the axes, or −1 where even 64 bits do not hold it.

@@ -92,8 +92,16 @@ void Settings::collect_entry(const Entry& entry, const std::string& path, Proble
         return collect_value(*key, *entry.value, entry.place, problems);
     if (!one_name || !is_group(path)) return collect_unknown(entry, path, 0, problems);
     if (entry.value->kind == Node::Kind::map) return collect_map(*entry.value, path, problems);
-    if (entry.value->is_null()) return;  // a section whose keys are all commented out
+    if (entry.value->is_null()) return forget(path);
     problems.add(entry.value->place, path, fmt::format("{}, allowed: a mapping of {}", found(*entry.value), names_under(path)));
+}
+
+// A section whose keys are all commented out; or an override that takes the place of what the file says of a group: nothing.
+void Settings::forget(const std::string& group) {
+    const auto inside = [&](const auto& entry) { return entry.first.starts_with(group + "."); };
+    std::erase_if(values_, inside);
+    std::erase_if(places_, inside);
+    std::erase_if(broken_, [&](const std::string& path) { return path.starts_with(group + "."); });
 }
 
 void Settings::collect_value(const Key& key, const Node& node, Place written, Problems& problems) {

@@ -33,6 +33,7 @@ class Settings {
     void apply(Config& config) const;
 
   private:
+    void forget(const std::string& group);
     void collect_map(const Node& map, const std::string& prefix, Problems& problems);
     void collect_entry(const Entry& entry, const std::string& path, Problems& problems);
     void collect_value(const Key& key, const Node& node, Place written, Problems& problems);

@@ -18,6 +18,15 @@ void add(const void* a, const void* b, void* y, std::int64_t count, DType t) {
     });
 }
 
+void scale(const void* x, double factor, void* y, std::int64_t count, DType t) {
+    with_type(t, [&]<class T>(T) {
+        const T* px = static_cast<const T*>(x);
+        T* py = static_cast<T*>(y);
+        const auto by = static_cast<float>(factor);
+        each_element(count, [=](std::int64_t i) { store(py[i], by * load(px[i])); });
+    });
+}
+
 void add_bias(const void* x, const void* bias, void* y, std::int64_t rows, std::int64_t cols, DType t) {
     with_type(t, [&]<class T>(T) {
         const T* px = static_cast<const T*>(x);

@@ -9,6 +9,9 @@ namespace quadrille {
 // y = a + b
 void add(const void* a, const void* b, void* y, std::int64_t count, DType t);
 
+// y = factor x, the factor rounded to fp32
+void scale(const void* x, double factor, void* y, std::int64_t count, DType t);
+
 // y[rows,cols] = x[rows,cols] + bias[cols]
 void add_bias(const void* x, const void* bias, void* y, std::int64_t rows, std::int64_t cols, DType t);
 

@@ -76,13 +76,20 @@ void sgd(const ParameterSlice& s, const Sgd& a) {
     update_slice(s, [=](std::int64_t i, float gradient) { return master[i] - lr * (scale * gradient + decay * master[i]); });
 }
 
-void fill_normal(float* dst, std::span<const Run> runs, std::uint64_t key, double deviation) {
+namespace {
+
+template <class Draw>
+void fill(float* dst, std::span<const Run> runs, std::uint64_t key, double scale, Draw draw) {
 #pragma omp parallel
     for (const Run& run : runs) {
 #pragma omp for schedule(static) nowait
-        for (std::int64_t i = 0; i < run.count; ++i)
-            dst[run.offset + i] = static_cast<float>(deviation * random_normal(key, static_cast<std::uint64_t>(run.element + i)));
+        for (std::int64_t i = 0; i < run.count; ++i) dst[run.offset + i] = static_cast<float>(scale * draw(key, static_cast<std::uint64_t>(run.element + i)));
     }
 }
+
+}  // namespace
+
+void fill_normal(float* dst, std::span<const Run> runs, std::uint64_t key, double deviation) { fill(dst, runs, key, deviation, random_normal); }
+void fill_uniform(float* dst, std::span<const Run> runs, std::uint64_t key, double bound) { fill(dst, runs, key, bound, random_uniform); }
 
 }  // namespace quadrille

@@ -49,5 +49,7 @@ struct Run {
 
 // dst[offset + i] = deviation * random_normal(key, element + i) for every run: the same values on every grid.
 void fill_normal(float* dst, std::span<const Run> runs, std::uint64_t key, double deviation);
+// The same with values uniform in [-bound, bound).
+void fill_uniform(float* dst, std::span<const Run> runs, std::uint64_t key, double bound);
 
 }  // namespace quadrille

@@ -12,7 +12,9 @@ struct Context {
     std::vector<TensorId> in, out;
     TensorId dy;
     DType weight_gradient;
+    unsigned wanted;
 
+    bool wants(std::size_t input) const { return (wanted >> input & 1) != 0; }
     const Attributes& attributes() const { return p.attributes(op); }
     Where where(Part part) const { return {part, op.unit, op.microbatch, op.action}; }
     // Gradient ops of activations, and of weights.
@@ -33,13 +35,17 @@ Gradients matmul_gradient(const Context& c) {
     dx.signature = s.out[0] + "," + s.in[1] + "->" + s.in[0];
     dx.dtype = c.p.type(c.in[0]).dtype;
     dw.signature = s.out[0] + "," + s.in[0] + "->" + s.in[1];
-    return {{0, c.input(Kind::matmul, {c.dy, c.in[1]}, dx)[0]}, {1, c.weight(Kind::matmul, {c.dy, c.in[0]}, dw)[0]}};
+    Gradients g;
+    if (c.wants(0)) g.push_back({0, c.input(Kind::matmul, {c.dy, c.in[1]}, dx)[0]});
+    if (c.wants(1)) g.push_back({1, c.weight(Kind::matmul, {c.dy, c.in[0]}, dw)[0]});
+    return g;
 }
 
 // A residual passes its cotangent to both; a bias, having fewer letters, sums it.
 Gradients add_gradient(const Context& c) {
     const Signature s = parse_signature(c.attributes().signature);
     if (s.in[1] == s.out[0]) return {{0, c.dy}, {1, c.dy}};
+    if (!c.wants(1)) return {{0, c.dy}};
     Attributes a;
     a.signature = s.out[0] + "->" + s.in[1];
     return {{0, c.dy}, {1, c.weight(Kind::sum, {c.dy}, a)[0]}};
@@ -55,7 +61,9 @@ Gradients norm_gradient(const Context& c) {
     Attributes a = c.attributes(), w = a;
     a.signature.clear();
     w.signature = w.rms ? "bsh,bsh->h" : "bsh,bsh->h,h";
-    Gradients g = {{0, c.input(Kind::norm_dx, {c.in[0], c.in[1], c.dy}, a)[0]}};
+    Gradients g;
+    if (c.wants(0)) g.push_back({0, c.input(Kind::norm_dx, {c.in[0], c.in[1], c.dy}, a)[0]});
+    if (!c.wants(1)) return g;  // the bias is trained or frozen as the gain is
     const auto dw = c.weight(Kind::norm_dw, {c.in[0], c.dy}, w);
     for (std::size_t i = 0; i < dw.size(); ++i) g.push_back({static_cast<int>(i) + 1, dw[i]});
     return g;
@@ -99,6 +107,8 @@ Gradients rotary_gradient(const Context& c) {
     return {{0, c.input(Kind::rotary, {c.dy}, a)[0]}};
 }
 
+Gradients scale_gradient(const Context& c) { return {{0, c.input(Kind::scale, {c.dy}, c.attributes())[0]}}; }
+
 using GradientRule = Gradients (*)(const Context&);
 GradientRule rule_of(Kind k) {
     switch (k) {
@@ -110,6 +120,7 @@ GradientRule rule_of(Kind k) {
         case Kind::swiglu: return swiglu_gradient;
         case Kind::dropout: return dropout_gradient;
         case Kind::rotary: return rotary_gradient;
+        case Kind::scale: return scale_gradient;
         case Kind::attention: return attention_gradient;
         case Kind::logit_sums: return logit_sums_gradient;
         case Kind::token_loss: return token_loss_gradient;
@@ -123,14 +134,14 @@ GradientRule rule_of(Kind k) {
 bool has_gradient(Kind k) { return rule_of(k) != nullptr; }
 
 bool carries_partial(Kind k) {
-    return k == Kind::matmul || k == Kind::add || k == Kind::rotary || k == Kind::dropout || k == Kind::redistribute;
+    return k == Kind::matmul || k == Kind::add || k == Kind::rotary || k == Kind::scale || k == Kind::dropout || k == Kind::redistribute;
 }
 
-std::vector<InputGradient> append_gradient(Program& p, const Op& op, TensorId dy, DType weight_gradient) {
+std::vector<InputGradient> append_gradient(Program& p, const Op& op, TensorId dy, DType weight_gradient, unsigned wanted) {
     const GradientRule rule = rule_of(op.kind);
     require(rule != nullptr, "ir: this kind has no gradient");
     const auto in = p.inputs(op), out = p.outputs(op);
-    return rule(Context{p, op, {in.begin(), in.end()}, {out.begin(), out.end()}, dy, weight_gradient});
+    return rule(Context{p, op, {in.begin(), in.end()}, {out.begin(), out.end()}, dy, weight_gradient, wanted});
 }
 
 }  // namespace quadrille

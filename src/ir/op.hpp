@@ -17,7 +17,7 @@ using BufferId = std::int32_t;
 enum class Kind : std::uint8_t {
     // compute
     matmul, matmul_gelu, add, sum, embedding, embedding_dw, norm, residual_norm, norm_dx, norm_dw, gelu, gelu_dx, swiglu, swiglu_dx,
-    dropout, rotary, attention, attention_dx, cast, logit_max, logit_sums, logit_sums_dx, token_loss, token_loss_dx,
+    dropout, rotary, scale, attention, attention_dx, cast, logit_max, logit_sums, logit_sums_dx, token_loss, token_loss_dx,
     count, reciprocal, scale_loss, accumulate, mean_loss, sum_squares, adamw, sgd,
     // movement
     redistribute, send, recv, move,
@@ -44,6 +44,7 @@ struct Attributes {
     std::vector<TypeId> types;      // redistribute: the one type it goes to; load, recv, split: those of the outputs; embedding_dw: the table's
     DType dtype = DType::f32;       // of the outputs where the rule leaves it open: weight gradients, cast
     std::int64_t stream = 0;        // dropout: which stream of random numbers
+    double factor = 1;              // scale: what it multiplies by
     double rate = 0;                // dropout, attention: probability of dropping
     double eps = 0;                 // norm
     bool rms = false;               // norm: root mean square, no mean and no bias

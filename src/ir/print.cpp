@@ -24,6 +24,7 @@ std::string details(const Program& p, const Op& op) {
     if (op.kind == Kind::redistribute) say(movement(p.type(p.inputs(op)[0]), p.destination(op)));
     if (op.kind == Kind::send || op.kind == Kind::recv)
         say(fmt::format("{} pp {}, {} of chunk {}", op.kind == Kind::send ? "to" : "from", a.peer, a.gradient ? "gradient" : "result", a.chunk));
+    if (op.kind == Kind::scale) say(fmt::format("times {}", a.factor));
     if (a.rate > 0) say(fmt::format("rate {} stream {}", a.rate, a.stream));
     if (a.ring) say("ring");
     if (a.clip > 0) say(fmt::format("clip {}", a.clip));

@@ -30,16 +30,19 @@ struct Buffer {
     std::int32_t first = -1, last = -1;  // lay_out: the first and last op that occupies it
 };
 
-// One trained parameter.
-enum class Init : std::uint8_t { normal, ones, zeros };
+// One parameter.
+enum class Init : std::uint8_t { normal, uniform, ones, zeros };
 struct Parameter {
     std::string name;               // as in checkpoints: layers.0.attention.q.weight
     TypeId type = 0;                // of the weight that the ops read; the vocabulary dim may be padded
     std::vector<std::int64_t> shape;  // true global shape, without padding
     std::string unit;
-    bool decays = false;            // weight decay: matrices and embeddings only
+    bool trained = true;            // else frozen: it has no gradient, no optimizer state and no master
+    bool adapter = false;           // its unit has no ops of its own: the block that it adapts reads it
+    bool decays = false;            // weight decay: matrices, adapters and embeddings only
     Init init = Init::normal;
-    double init_std = 0;
+    double init_std = 0;            // of normal; uniform lies between -init_bound and init_bound
+    double init_bound = 0;
 };
 
 // A unit's parameters in one padded flat buffer, so that they move together. Lengths in elements of one rank.

@@ -27,6 +27,7 @@ constexpr std::array<Row, kind_count> table = {{
     {.name = "swiglu_dx",     .signature = "bsf,bsf,bsf->bsf,bsf", .dtypes = "aaa->aa", .linear = in(2)},
     {.name = "dropout",       .signature = "bsh->bsh", .dtypes = "a->a", .linear = in(0)},
     {.name = "rotary",        .signature = "bsnd->bsnd", .dtypes = "a->a", .linear = in(0), .whole = "d"},
+    {.name = "scale",         .signature = "bsr->bsr", .dtypes = "a->a", .linear = in(0)},
     {.name = "attention",     .rule = attention_rule},
     {.name = "attention_dx",  .rule = attention_rule},
     {.name = "cast",          .dtypes = "a->g", .linear = in(0)},

@@ -1,6 +1,9 @@
 // Shape letters: b sequences of one microbatch over all data ranks, s sequence, h hidden, n query heads, g key-value heads, d head
-// size, f ffn, v vocabulary (padded to a multiple of tp; padding is masked by global index).
+// size, f ffn, v vocabulary (padded to a multiple of tp; padding is masked by global index), r rank of adapters.
 #include "model/model.hpp"
+
+#include "config/lora.hpp"
+#include "ir/table.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +17,7 @@ enum Stream : std::int64_t { after_embedding = 1, after_attention = 2, after_mlp
 class Builder {
   public:
     Builder(const Config& config, Model& model, Chunk& chunk)
-        : c_(config.model), sequence_(config.sequence), documents_(config.data.mask_across_documents), model_(model), chunk_(chunk),
+        : c_(config.model), lora_(config.lora), sequence_(config.sequence), documents_(config.data.mask_across_documents), model_(model), chunk_(chunk),
           p_(chunk.program) {
         const Grid& grid = p_.grid();
         b_ = Cuts::along(grid, data_axes);
@@ -70,6 +73,8 @@ class Builder {
         double deviation = 0;                   // 0: the model's init_std
         std::int64_t true_rows = 0;             // of a padded vocabulary dim
         std::string unit = {};                  // else the one being built
+        bool adapter = false;                   // of a low-rank pair: trained where all else is frozen, so in a unit of its own
+        std::int64_t fan_in = 0;                // of Init::uniform
     };
     TensorId parameter(const Weight& w) {
         TensorType type;
@@ -93,10 +98,13 @@ class Builder {
         q.type = p_.tables->intern(type);
         q.shape = w.shape;
         if (w.true_rows) q.shape[0] = w.true_rows;
-        q.unit = w.unit.empty() ? unit_ : w.unit;
-        q.decays = w.init == Init::normal;      // matrices and embeddings; norms start at one, biases at zero
+        q.unit = w.adapter ? unit_ + ".lora" : w.unit.empty() ? unit_ : w.unit;
+        q.adapter = w.adapter;
+        q.trained = w.adapter || !lora_.on();
+        q.decays = w.adapter || w.init == Init::normal;  // matrices and embeddings; norms start at one, biases at zero
         q.init = w.init;
         q.init_std = w.deviation > 0 ? w.deviation : c_.init_std;
+        if (w.fan_in > 0) q.init_bound = 1 / std::sqrt(static_cast<double>(w.fan_in));
         model_.parameters.push_back(q);
         return static_cast<int>(model_.parameters.size() - 1);
     }
@@ -121,25 +129,62 @@ class Builder {
         return op(Kind::add, {x, y}, a);
     }
 
-    // y = x wᵀ (+ bias). The bias of a row-parallel product must count once, so it is added where the product is whole again: at `home`.
+    // y = x wᵀ (+ adapter) (+ bias). The bias of a row-parallel product must count once, so it is added where the product is whole again: at `home`.
     struct Linear {
         const char *product, *bias;             // signatures: x, weight -> y; y, bias -> y
         Weight weight;
         std::vector<std::int64_t> bias_shape;
         Cuts bias_cuts;                         // of its first dim
         const Placement* home = nullptr;        // null: the product is whole where it is
+        TensorId cut_x = -1;                    // x before it was gathered over tp, if it was
     };
     TensorId linear(TensorId x, const Linear& l) {
-        Attributes a;
-        a.signature = l.product;
-        a.dtype = model_.activation;
         Weight w = l.weight;
         w.name += ".weight";
-        TensorId y = op(Kind::matmul, {x, parameter(w)}, a);
-        if (l.home) y = p_.to(y, *l.home, where_);
-        if (!c_.bias) return y;
-        Weight b = {l.weight.name + ".bias", l.bias_shape, {l.bias_cuts, {}}, Init::zeros};
-        return add(y, parameter(b), l.bias);
+        TensorId y = product(x, parameter(w), l.product);
+        if (l.home) y = p_.to(adapted(y, x, l), *l.home, where_);
+        if (c_.bias) y = add(y, parameter({l.weight.name + ".bias", l.bias_shape, {l.bias_cuts, {}}, Init::zeros}), l.bias);
+        return l.home ? y : adapted(y, l.cut_x >= 0 ? l.cut_x : x, l);
+    }
+
+    // y + (alpha / rank) (x Aᵀ) Bᵀ for a target, else y (eq. 3 of Hu et al. 2021). A [r, in] starts as a linear layer's weight does (He et al. 2015
+    // with a = sqrt(5)), B [out, r] at zero, so that training starts from the model as it is.
+    //
+    // A has the cuts of w's inputs, B those of its outputs. Column parallel: B is cut and A whole. Row parallel: A is cut, u = x Aᵀ stays Partial, and
+    // y takes it in before its own move. So no activation moves for them; the whole one's gradient is summed over tp once a step. Where the
+    // sequence is cut over tp between blocks, A reads that piece: u is gathered, of rank r, and x is not gathered again for A's gradient.
+    TensorId adapted(TensorId y, TensorId x, const Linear& l) {
+        if (!is_target(lora_, l.weight.name)) return y;
+        const Signature s = parse_signature(l.product);
+        const std::string& letters_w = s.in[1];
+        Weight a = {l.weight.name + ".lora_a", {lora_.rank}, {{}}, Init::uniform}, b = {l.weight.name + ".lora_b", {}, {}, Init::zeros};
+        a.adapter = b.adapter = true;
+        a.fan_in = 1;
+        std::string letters_a = "r", letters_b;
+        for (std::size_t d = 0; d < letters_w.size(); ++d) {
+            const bool contracted = s.in[0].find(letters_w[d]) != std::string::npos;
+            Weight& w = contracted ? a : b;
+            w.shape.push_back(l.weight.shape[d]);
+            w.cuts.push_back(l.weight.cuts[d]);
+            (contracted ? letters_a : letters_b) += letters_w[d];
+            if (contracted) a.fan_in *= l.weight.shape[d];
+        }
+        b.shape.push_back(lora_.rank);
+        b.cuts.push_back({});
+        TensorId u_bsr = product(x, parameter(a), s.in[0] + "," + letters_a + "->bsr");
+        Attributes by;
+        by.factor = lora_.alpha / static_cast<double>(lora_.rank);
+        if (by.factor != 1) u_bsr = op(Kind::scale, {u_bsr}, by);
+        if (!l.home) u_bsr = p_.to(u_bsr, whole_, where_);
+        const TensorId z = product(u_bsr, parameter(b), "bsr," + letters_b + "r->" + s.out[0]);
+        return add(y, z, (s.out[0] + "," + s.out[0] + "->" + s.out[0]).c_str());
+    }
+
+    TensorId product(TensorId x, TensorId w, std::string signature) {
+        Attributes a;
+        a.signature = std::move(signature);
+        a.dtype = model_.activation;
+        return op(Kind::matmul, {x, w}, a);
     }
 
     TensorId dropped(TensorId x_bsh, std::int64_t stream) {
@@ -151,12 +196,14 @@ class Builder {
     }
 
     // ---- one block ----
-    TensorId attention(TensorId x_bsh, const std::string& layer, std::int64_t stream) {
+    TensorId attention(TensorId cut_bsh, const std::string& layer, std::int64_t stream) {
+        const TensorId x_bsh = p_.to(cut_bsh, whole_, where_);  // Megatron sequence parallel: all-gather over tp
         const std::int64_t h = c_.hidden_size, n = c_.num_attention_heads, g = c_.num_key_value_heads, d = c_.head_dim;
         const Cuts kv = Cuts::along(p_.grid(), g % p_.grid().size(tensor_axes) == 0 ? tensor_axes : AxisSet(Axis::tp));  // else replicated over tq
-        TensorId q_bsnd = linear(x_bsh, {"bsh,ndh->bsnd", "bsnd,nd->bsnd", {layer + ".q", {n, d, h}, {t_, {}, {}}}, {n, d}, t_});
-        TensorId k_bsgd = linear(x_bsh, {"bsh,ndh->bsnd", "bsnd,nd->bsnd", {layer + ".k", {g, d, h}, {kv, {}, {}}}, {g, d}, kv});
-        TensorId v_bsgd = linear(x_bsh, {"bsh,ndh->bsnd", "bsnd,nd->bsnd", {layer + ".v", {g, d, h}, {kv, {}, {}}}, {g, d}, kv});
+        const auto projected = [&](const char* name, std::int64_t heads, const Cuts& cuts) {
+            return linear(x_bsh, {"bsh,ndh->bsnd", "bsnd,nd->bsnd", {layer + name, {heads, d, h}, {cuts, {}, {}}}, {heads, d}, cuts, nullptr, cut_bsh});
+        };
+        TensorId q_bsnd = projected(".q", n, t_), k_bsgd = projected(".k", g, kv), v_bsgd = projected(".v", g, kv);
         if (c_.position_embedding == PositionEmbedding::rope) {
             Attributes a;
             a.base = c_.rotary_base;
@@ -191,10 +238,11 @@ class Builder {
         return p_.to(x_bsnd, place({t.place.cuts[0], {}, enough ? finer : t.place.cuts[2], {}}), where_);
     }
 
-    TensorId mlp(TensorId x_bsh, const std::string& layer) {
+    TensorId mlp(TensorId cut_bsh, const std::string& layer) {
+        const TensorId x_bsh = p_.to(cut_bsh, whole_, where_);
         const std::int64_t h = c_.hidden_size, f = c_.ffn_hidden_size;
         TensorId y_bsf;
-        const auto up = [&](const char* name) { return linear(x_bsh, {"bsh,fh->bsf", "bsf,f->bsf", {layer + name, {f, h}, {t_, {}}}, {f}, t_}); };
+        const auto up = [&](const char* name) { return linear(x_bsh, {"bsh,fh->bsf", "bsf,f->bsf", {layer + name, {f, h}, {t_, {}}}, {f}, t_, nullptr, cut_bsh}); };
         if (c_.activation == Activation::swiglu) {
             const TensorId gate = up(".gate");
             y_bsf = op(Kind::swiglu, {gate, up(".up")});
@@ -212,11 +260,9 @@ class Builder {
         const std::int64_t stream = streams_per_layer * (l + 1);
         enter(layer);
         chunk_.blocks.push_back(where_.unit);
-        TensorId y = p_.to(normed(x_bsh, layer + ".attention_norm"), whole_, where_);  // Megatron sequence parallel: all-gather over tp
-        y = dropped(attention(y, layer + ".attention", stream + in_attention), stream + after_attention);
-        x_bsh = add(x_bsh, y, "bsh,bsh->bsh");
-        y = p_.to(normed(x_bsh, layer + ".mlp_norm"), whole_, where_);
-        y = dropped(mlp(y, layer + ".mlp"), stream + after_mlp);
+        TensorId y = attention(normed(x_bsh, layer + ".attention_norm"), layer + ".attention", stream + in_attention);
+        x_bsh = add(x_bsh, dropped(y, stream + after_attention), "bsh,bsh->bsh");
+        y = dropped(mlp(normed(x_bsh, layer + ".mlp_norm"), layer + ".mlp"), stream + after_mlp);
         return add(x_bsh, y, "bsh,bsh->bsh");
     }
 
@@ -239,10 +285,7 @@ class Builder {
         enter("head");
         x_bsh = p_.to(normed(x_bsh, "final_norm"), whole_, where_);
         const TensorId table = c_.tie_word_embeddings ? vocabulary_table("embedding.weight", "tied") : vocabulary_table("head.weight", "head");
-        Attributes a;
-        a.signature = "bsh,vh->bsv";
-        a.dtype = model_.activation;
-        const TensorId logits_bsv = op(Kind::matmul, {x_bsh, table}, a);
+        const TensorId logits_bsv = product(x_bsh, table, "bsh,vh->bsv");
         Attributes loss;
         loss.vocab = c_.vocab_size;
         const TensorId max_bs = p_.to(op(Kind::logit_max, {logits_bsv}, loss), tokens_, where_);
@@ -253,6 +296,7 @@ class Builder {
     }
 
     const ModelConfig& c_;
+    const LoraConfig& lora_;
     const SequenceConfig sequence_;
     const bool documents_;
     Model& model_;
@@ -276,10 +320,10 @@ DType dtype_of(Precision p) {
 
 }  // namespace
 
-std::vector<std::string> unit_names(const Model& model) {
+std::vector<std::string> trained_units(const Model& model) {
     std::vector<std::string> names;
     for (const Parameter& q : model.parameters)
-        if (std::find(names.begin(), names.end(), q.unit) == names.end()) names.push_back(q.unit);
+        if (q.trained && std::find(names.begin(), names.end(), q.unit) == names.end()) names.push_back(q.unit);
     return names;
 }
 

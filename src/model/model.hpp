@@ -34,8 +34,8 @@ struct Model {
     bool scales_loss = false;                       // the backward pass is that of the loss times the step's loss scale (fp16)
 };
 
-// The names of the model's units, in the order of its parameters.
-std::vector<std::string> unit_names(const Model&);
+// The names of the model's units that are trained, in the order of its parameters.
+std::vector<std::string> trained_units(const Model&);
 
 // Rank coordinates of a resolved input: dp is replica x shard by `sharding.shard_size`, tp is split in tp x tq where key-value heads are too few.
 Grid grid_of(const Config&);

@@ -1,5 +1,6 @@
 #include "plan/costs.hpp"
 
+#include "config/lora.hpp"
 #include "ir/table.hpp"
 
 #include <algorithm>
@@ -79,12 +80,22 @@ std::int64_t redistribute_bytes(const Program& p, const Op& op, const Coordinate
 
 double model_flops(const Config& config) {
     const ModelConfig& m = config.model;
+    const LoraConfig& lora = config.lora;
     const auto d = [](std::int64_t x) { return static_cast<double>(x); };
-    const double attention = 2 * d(m.hidden_size) * d(m.head_dim) * (2 * d(m.num_attention_heads) + 2 * d(m.num_key_value_heads));
     const double scores = 4 * d(m.seq_length) * d(m.num_attention_heads) * d(m.head_dim);
-    const double mlp = 2 * d(m.hidden_size) * d(m.ffn_hidden_size) * (m.activation == Activation::swiglu ? 3 : 2);
-    const double forward = d(m.num_layers) * (attention + scores + mlp) + 2 * d(m.hidden_size) * d(m.vocab_size);  // per token
-    return 3 * forward * d(config.train.global_batch_size) * d(m.seq_length);
+    double per_token = 0;
+    bool gradients = !lora.on();  // of the activations from here on
+    for (std::int64_t layer = 0; layer < m.num_layers; ++layer) {
+        double matrices = 0, adapters = 0;
+        for (const LinearMatrix& x : linear_matrices(m, layer)) {
+            matrices += 2 * d(x.out) * d(x.in);
+            if (is_target(lora, x.name)) adapters += 2 * d(x.adapter(lora.rank));
+        }
+        gradients = gradients || adapters > 0;
+        per_token += (gradients ? lora.on() ? 2 : 3 : 1) * matrices + (gradients ? 3 : 1) * scores + 3 * adapters;
+    }
+    per_token += (lora.on() ? 2 : 3) * 2 * d(m.hidden_size) * d(m.vocab_size);
+    return per_token * d(config.train.global_batch_size) * d(m.seq_length);
 }
 
 double flops(const Program& p, const Op& op) {

@@ -43,6 +43,7 @@ ProgramPlan plan_program(const Program& p, const Grid& grid) {
     plan.layers = std::count_if(p.flats.begin(), p.flats.end(), [](const Flat& f) { return f.unit.starts_with("layers."); });
     plan.peaks = p.peaks;
     plan.states = state_bytes(p);
+    for (const Flat& f : p.flats) plan.parameters += f.end;
     plan.wire = wire_bytes(p, plan.first);
     for (const auto& [queue, bytes] : tier_bytes(p)) plan.copies.emplace(name_of(queue), bytes);
     return plan;
@@ -82,9 +83,10 @@ RecomputePlan recompute_plan(Config config, const Workspace& workspace, const Co
 
 }  // namespace
 
-std::int64_t parameter_count(const std::vector<Parameter>& parameters) {
+std::int64_t parameter_count(const std::vector<Parameter>& parameters, bool trained) {
     std::int64_t total = 0;
     for (const Parameter& q : parameters) {
+        if (trained && !q.trained) continue;
         std::int64_t n = 1;
         for (const std::int64_t d : q.shape) n *= d;
         total += n;
@@ -110,6 +112,7 @@ Plan make_plan(const Config& config, const Workspace& workspace, const Variation
     require_sound(c.programs, compile(serial(config), Purpose::training, {}).programs[0]);
     const Grid& grid = c.tables->grid();
     plan.parameters = parameter_count(c.programs[0].parameters);
+    plan.trained = parameter_count(c.programs[0].parameters, true);
     plan.ranks = grid.ranks();
     for (const Program& p : c.programs) plan.programs.push_back(plan_program(p, grid));
     plan.model_flops = model_flops(config);

@@ -14,6 +14,7 @@ struct ProgramPlan {
     std::int64_t operations = 0, layers = 0;
     std::array<TierPeak, tier_count> peaks{};
     StateBytes states;
+    std::int64_t parameters = 0;                  // that a rank computes with, without padding
     std::map<std::string, std::int64_t> wire;     // axis -> bytes per rank and step, of the first rank
     std::map<std::string, std::int64_t> copies;   // queue -> bytes per rank and step between tiers
 };
@@ -33,7 +34,7 @@ struct Suggestion {
 };
 
 struct Plan {
-    std::int64_t parameters = 0, ranks = 0;
+    std::int64_t parameters = 0, trained = 0, ranks = 0;
     std::vector<ProgramPlan> programs;
     double model_flops = 0, hardware_flops = 0;   // per step, whole job
     RecomputePlan recompute;
@@ -60,8 +61,8 @@ Plan make_plan(const Config&, const Workspace&, const Variation& vary, std::vect
 std::string text(const Plan&);                    // for people
 std::string json(const Plan&);                    // one object, as the interface has it
 
-// Of the whole model: true sizes, without padding; replicated and tied parameters once.
-std::int64_t parameter_count(const std::vector<Parameter>&);
+// Of the whole model: true sizes, without padding; replicated and tied parameters once. `trained`: only those that are.
+std::int64_t parameter_count(const std::vector<Parameter>&, bool trained = false);
 
 // Whether each tier keeps to its limit, where there is one.
 bool fits(const Program&, const DeviceConfig&);

@@ -25,10 +25,15 @@ std::string decimal(std::int64_t n) {
 std::string states_line(const Plan& plan) {
     const auto total = [](const StateBytes& s) { return s.weights + s.masters + s.moments + s.gradients; };
     StateBytes most;
-    for (const ProgramPlan& p : plan.programs)
-        if (total(p.states) > total(most)) most = p.states;
-    return fmt::format("model states  {} on the fullest rank: weights {}, masters {}, moments {}, gradients {}\n", decimal(total(most)), decimal(most.weights),
-                       decimal(most.masters), decimal(most.moments), decimal(most.gradients));
+    std::int64_t parameters = 1;
+    for (const ProgramPlan& p : plan.programs) {
+        if (total(p.states) <= total(most)) continue;
+        most = p.states;
+        parameters = p.parameters;
+    }
+    return fmt::format("model states  {} on the fullest rank: weights {}, masters {}, moments {}, gradients {}; {:.2f} bytes for each parameter that it computes with\n",
+                       decimal(total(most)), decimal(most.weights), decimal(most.masters), decimal(most.moments), decimal(most.gradients),
+                       static_cast<double>(total(most)) / static_cast<double>(parameters));
 }
 
 // One line per program, or one for a run of programs that need the same.
@@ -86,7 +91,9 @@ std::string json_program(const ProgramPlan& p) {
 }  // namespace
 
 std::string text(const Plan& plan) {
-    std::string s = fmt::format("parameters  {}\nranks       {}\n", plan.parameters, plan.ranks);
+    const std::string trained = plan.trained == plan.parameters ? "" : fmt::format(", {} of them trained ({:.3g} %)", plan.trained,
+                                100 * static_cast<double>(plan.trained) / static_cast<double>(plan.parameters));
+    std::string s = fmt::format("parameters  {}{}\nranks       {}\n", plan.parameters, trained, plan.ranks);
     s += fmt::format("FLOPs       {:.4g} model (attention not halved for causality), {:.4g} hardware, per step and job\n", plan.model_flops, plan.hardware_flops);
     if (plan.recompute.granularity != "none")
         s += fmt::format("recompute   {}: {}{} saved at the device peak of the fullest rank, {:.4g} FLOPs added per step and job ({:.1f} %)\n", plan.recompute.granularity,
@@ -135,12 +142,12 @@ std::string json(const Plan& plan) {
     for (const Suggestion& x : plan.suggestions)
         suggestions += fmt::format("{}{{\"change\": \"{}\", \"peak_bytes\": {}, \"host_bytes\": {}, \"nvme_bytes\": {}, \"cost\": {:.17g}}}", suggestions.empty() ? "" : ", ", x.change,
                                    x.peak_bytes[0], x.peak_bytes[1], x.peak_bytes[2], x.cost);
-    return fmt::format("{{\"parameters\": {}, \"ranks\": {}, \"programs\": [{}],\n"
+    return fmt::format("{{\"parameters\": {}, \"trained_parameters\": {}, \"ranks\": {}, \"programs\": [{}],\n"
                        " \"flops\": {{\"model\": {:.17g}, \"hardware\": {:.17g}}},\n"
                        " \"recompute\": {{\"granularity\": \"{}\", \"bytes_saved\": {}, \"flops_added\": {:.17g}}},\n"
                        " \"pipeline\": {{\"schedule\": \"{}\", \"microbatches\": {}, \"bubble_fraction\": {:.17g}}},\n"
                        " \"fits\": {}, \"suggestions\": [{}]}}\n",
-                       plan.parameters, plan.ranks, programs, plan.model_flops, plan.hardware_flops, plan.recompute.granularity,
+                       plan.parameters, plan.trained, plan.ranks, programs, plan.model_flops, plan.hardware_flops, plan.recompute.granularity,
                        plan.recompute.bytes_saved, plan.recompute.flops_added, plan.schedule, plan.microbatches, plan.bubble_fraction,
                        plan.fits ? "true" : "false", suggestions);
 }

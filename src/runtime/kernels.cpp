@@ -117,12 +117,13 @@ Kernel bind_rotary(const Call& c) {
     return [=, x = c.in[0], y = c.out[0]](const StepInputs&) { rotary(r, x, y); };
 }
 
-// An activation function and its gradient: pointwise over all elements.
+// An activation function and its gradient, a factor, another element type: pointwise over all elements.
 Kernel bind_pointwise(const Call& c) {
     const std::int64_t n = c.in_count(0);
     const auto t = c.in_tensor(0).dtype;
     const auto &in = c.in, &out = c.out;
     switch (c.op.kind) {
+        case Kind::scale: return [=, x = in[0], y = out[0], factor = c.attributes().factor](const StepInputs&) { scale(x, factor, y, n, t); };
         case Kind::gelu: return [=, x = in[0], y = out[0]](const StepInputs&) { gelu(x, y, n, t); };
         case Kind::gelu_dx: return [=, x = in[0], dy = in[1], dx = out[0]](const StepInputs&) { gelu_dx(x, dy, dx, n, t); };
         case Kind::swiglu: return [=, gate = in[0], up = in[1], y = out[0]](const StepInputs&) { swiglu(gate, up, y, n, t); };
@@ -178,7 +179,8 @@ Kernel bind_kernel(const Call& c) {
         case Kind::sum: return bind_sum(c);
         case Kind::embedding: case Kind::embedding_dw: return bind_embedding(c);
         case Kind::norm: case Kind::residual_norm: case Kind::norm_dx: case Kind::norm_dw: return bind_norm(c);
-        case Kind::gelu: case Kind::gelu_dx: case Kind::swiglu: case Kind::swiglu_dx: case Kind::cast: return bind_pointwise(c);
+        case Kind::gelu: case Kind::gelu_dx: case Kind::swiglu: case Kind::swiglu_dx: case Kind::scale: case Kind::cast:
+            return bind_pointwise(c);
         case Kind::dropout: return bind_dropout(c);
         case Kind::rotary: return bind_rotary(c);
         case Kind::attention: case Kind::attention_dx: return bind_attention(c);

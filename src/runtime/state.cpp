@@ -94,6 +94,7 @@ void fill(const std::vector<Piece>& pieces, const Parameter& p, std::uint64_t ke
     const auto flush = [&] {
         values.assign(static_cast<std::size_t>(held), 1.0f);
         if (p.init == Init::normal) fill_normal(values.data(), runs, key, p.init_std);
+        if (p.init == Init::uniform) fill_uniform(values.data(), runs, key, p.init_bound);
         for (std::size_t i = 0; i < runs.size(); ++i)
             cast(values.data() + runs[i].offset, DType::f32, targets[i].data, targets[i].dtype, targets[i].count);
         runs.clear();

@@ -37,6 +37,8 @@ TEST_CASE("add, gelu, swiglu and their derivatives") {
             Stored y = garbage(n, t), z = garbage(n, t);
             add(a.data(), b.data(), y.data(), n, t);
             CHECK(error(y, mapped(a.x, [&](std::size_t i, double x) { return x + b.x[i]; }), relative, absolute) <= 1.0);
+            scale(a.data(), -0.3, y.data(), n, t);
+            CHECK(error(y, mapped(a.x, [&](std::size_t, double x) { return -0.3 * x; }), relative, absolute) <= 1.0);
             gelu(a.data(), y.data(), n, t);
             CHECK(error(y, mapped(a.x, [&](std::size_t, double x) { return gelu64(x); }), relative, absolute) <= 1.0);
             gelu_dx(a.data(), d.data(), y.data(), n, t);

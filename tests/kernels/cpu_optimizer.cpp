@@ -97,6 +97,20 @@ TEST_CASE("sum_squares is exact to float64, and blocks add in order on any cut o
     }));
 }
 
+TEST_CASE("fill_uniform fills its interval evenly, by global element") {
+    std::vector<float> whole(10000), cut(5, 9.0f);
+    const Run all{.offset = 0, .element = 0, .count = 10000}, run{.offset = 2, .element = 700, .count = 2};
+    fill_uniform(whole.data(), {&all, 1}, 42, 0.25);
+    fill_uniform(cut.data(), {&run, 1}, 42, 0.25);
+    CHECK(cut == std::vector<float>{9.0f, 9.0f, whole[700], whole[701], 9.0f});
+    std::array<int, 10> counts{};
+    for (const float x : whole) {
+        CHECK(std::abs(x) <= 0.25f);
+        ++counts[std::min<std::size_t>(9, static_cast<std::size_t>((x + 0.25f) * 20.0f))];
+    }
+    for (const int n : counts) CHECK(std::abs(n - 1000) < 150);
+}
+
 TEST_CASE("fill_normal draws by global element and touches the runs only") {
     std::vector<float> whole(1000), cut(20, 9.0f);
     const Run all{.offset = 0, .element = 0, .count = 1000};

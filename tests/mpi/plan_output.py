@@ -16,7 +16,7 @@ PARAMETERS = (256 + 32) * 64 + 4 * (4 * 64 + 4 * (64 * 64 + 64) + 2 * 64 * 256 +
 TIERS, BOOKS = ("device", "host", "nvme"), ("weights", "gradients", "optimizer", "activations", "buffers")
 BYTES = dict.fromkeys(BOOKS, int)
 SHAPE = {
-    "parameters": int, "ranks": int,
+    "parameters": int, "trained_parameters": int, "ranks": int,
     "programs": [{"coordinate": dict.fromkeys(("dp", "tp", "pp", "sp"), int), "count": int, "operations": int,
                   "peak_bytes": dict.fromkeys(TIERS, int), "books": dict.fromkeys(TIERS, BYTES), "packing": dict.fromkeys(TIERS, int),
                   "states": dict.fromkeys(("weights", "masters", "moments", "gradients"), int), "wire": {...: int}, "copies": {...: int}}],

@@ -82,6 +82,13 @@ MODELS = {
     "tiny": model(TINY),  # fewer elements in a unit than a block: most slices are padding
     "tiny-120": model(TINY, {"global_batch_size": 120, "micro_batch_size": 24}),
     "evaluated": model(GPT, data={"split": "80,20"}, evaluation={"interval": 4, "batches": 3}),
+    "lora": model(GPT | {"lora": {"rank": 4, "alpha": 8}}),
+    "lora-llama": model(LLAMA | {"lora": {"rank": 4, "alpha": 8}}),
+    "lora-dropout": model(GPT | {"lora": {"rank": 4, "alpha": 8}, "hidden_dropout": 0.1, "attention_dropout": 0.1}),
+    "lora-odd": model(ODD | {"lora": {"rank": 3, "alpha": 5, "targets": ["q", "o", "mlp"]}}, {"global_batch_size": 12}),
+    "lora-deep": model(GPT | {"num_layers": 8, "hidden_size": 32, "num_attention_heads": 4, "ffn_hidden_size": 128, "lora": {"rank": 2}}),
+    "lora-above": model(GPT | {"lora": {"rank": 4, "targets": ["layers.2", "layers.3.attention"]}}),  # nothing to train in the first stages
+    "lora-bf16": model(LLAMA | {"lora": {"rank": 4, "alpha": 8}}, {"precision": "bf16"}),
     "bf16": model(GPT, {"precision": "bf16"}),
     "bf16-llama": model(LLAMA, {"precision": "bf16"}),
     "fp16": model(GPT, {"precision": "fp16"}),
@@ -309,6 +316,26 @@ GROUPS = {
                            "offload.optimizer=nvme offload.parameters=nvme offload.gradients=cpu offload.activations=nvme")),
     ],
     "homes": list(homes()),
+    "lora": [
+        *close("lora", "dp2", "dp8", "tp2", "tp8", "tp2 megatron-sp", "pp2", "pp4", "sp2", "sp8", "sp2 ulysses", "dp2 tp2", "dp2 pp2", "dp2 sp2", "tp2 pp2",
+               "tp2 sp2", "pp2 sp2", "dp2 tp2 pp2", "tp2 pp2 sp2 megatron-sp", "dp2 micro2"),
+        *close("lora-llama", "tp4", "tp8", "tp4 megatron-sp", "pp4", "sp4 ulysses", "dp2 tp2 sp2 megatron-sp", "tp2 pp2 sp2"),
+        *close("lora-odd", "dp3", "tp3", "pp5", "sp3", "tp3 pp2 megatron-sp", "dp2 sp3 zero3"),
+        *close("lora-above", "pp4", "dp2 pp2", "tp2 pp2 zero-bubble", "dp2 pp4 zero3"),
+        *bits("lora-deep", "pp2", "gpipe", "interleaved v2", "zero-bubble", "gpipe v2"),
+        *bits("lora-above", "pp4", "gpipe", "zero-bubble", "full", "offload.activations=cpu"),
+        *stages("lora", "dp4", "dp2 tp2", "dp2 pp2 zero-bubble", "dp2 sp2", "dp4 shard2", "dp2 tp2 megatron-sp pp2"),
+        *stages("lora-llama", "dp2 tp4", "dp8"),
+        *stages("lora-odd", "dp3"),
+        *stages("lora-above", "dp2 pp4"),
+        *(case for name, split in (("lora-dropout", ""), ("lora-dropout", "tp2 megatron-sp"), ("lora-dropout", "dp2 pp2 zero-bubble zero3"),
+                                   ("lora-llama", "sp2 ulysses"), ("lora-bf16", "tp2 sp2")) for case in bits(name, split, "selective", "full")),
+        *(case for name, split in (("lora", ""), ("lora", "dp2 zero3"), ("lora-llama", "dp2 tp2 zero2"), ("lora-bf16", "dp2 pp2 zero1"))
+          for case in bits(name, split, "offload.optimizer=cpu", "offload.optimizer=nvme", "offload.parameters=cpu", "offload.parameters=nvme",
+                           "offload.gradients=cpu", "offload.activations=nvme",
+                           "offload.optimizer=nvme offload.parameters=nvme offload.gradients=cpu offload.activations=cpu")),
+        *bits("lora", "dp2 zero3", "prefetch0", "prefetch3", "comm.overlap=false", "comm.bucket_size=1000", "sharding.keep_gathered=true"),
+    ],
     "offload-ways": [
         *bits("gpt", "dp2 zero3 full", *(f"offload.optimizer=nvme offload.parameters=nvme offload.activations=nvme {rest}" for rest in (
             "offload.block_size=512 offload.queue_depth=1", "offload.block_size=4KiB offload.queue_depth=64", "comm.overlap=false", "prefetch0",

@@ -90,6 +90,14 @@ TEST_CASE("text of one layer, hybrid shards of stage 2 and all of stage 3") {
     compare("gpt_zero3_dp2.txt", texts(cut));
 }
 
+TEST_CASE("text of two layers with adapters on the second's q and down, tp 2, sequence parallel, dp 2 at stage 3") {
+    Config c = on_grid(tiny(2), 2, 2, 1, 1);
+    c.tensor.sequence_parallel = true;
+    c.sharding.zero_stage = 3;
+    c.lora = {2, 6, {"1.attention.q", "1.mlp.down"}};
+    compare("gpt_lora_tp2_dp2.txt", texts(c));
+}
+
 TEST_CASE("the text does not depend on when or how often it is made") {
     CHECK(texts(on_grid(tiny(2), 1, 1, 2, 1)) == texts(on_grid(tiny(2), 1, 1, 2, 1)));
 }
@@ -127,6 +135,30 @@ TEST_CASE("peaks") {
             if (stage == 3 && prefetch == 1) s += peaks("stage 3 dp 2, kept", c);
         }
     compare("peaks.txt", s);
+}
+
+TEST_CASE("peaks with adapters") {
+    Config c = wide(small_gpt(4));
+    c.lora = {4, 8, {"all"}};
+    std::string s = peaks("one rank", c);
+    s += peaks("tp 2 dp 2", on_grid(c, 2, 2, 1, 1));
+    Config megatron = on_grid(c, 1, 2, 1, 2);
+    megatron.tensor.sequence_parallel = true;
+    s += peaks("tp 2 sp 2 megatron", megatron);
+    for (const Schedule kind : {Schedule::one_f_one_b, Schedule::zero_bubble}) {
+        Config staged = on_grid(c, 1, 1, 4, 1);
+        staged.pipeline.schedule = kind;
+        s += peaks(kind == Schedule::zero_bubble ? "pp 4 zero-bubble" : "pp 4 1f1b", staged);
+        staged.lora.targets = {"layers.2"};
+        s += peaks("... one layer adapted", staged);
+    }
+    for (const int prefetch : {0, 1, 2}) {
+        Config cut = on_grid(c, 2, 1, 1, 1);
+        cut.sharding.zero_stage = 3;
+        cut.sharding.prefetch = prefetch;
+        s += peaks(fmt::format("stage 3 dp 2 prefetch {}", prefetch), cut);
+    }
+    compare("peaks_lora.txt", s);
 }
 
 TEST_CASE("peaks with recompute") {

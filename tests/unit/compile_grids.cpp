@@ -108,30 +108,8 @@ TEST_CASE("only fp16's training scales the loss: once up, the norm down twice, e
 TEST_CASE("the gradient is the loss's") {
     for (const bool llama : {false, true}) {
         Config c = llama ? small_llama() : small_gpt();
-        c.train.clip_grad = 0;
-        c.optimizer.type = OptimizerType::sgd;
         documents(c);
         dropped(c);
-        const Program one = compile(c, Purpose::training, {}).programs[0];
-        Settings s;
-        s.vocab = c.model.vocab_size;
-        s.steps = 0;
-        const auto before = interpret({one}, s).weights;
-        s.steps = 1;
-        s.lr = 1;
-        s.weight_decay = 0;
-        const auto after = interpret({one}, s).weights;
-        double along = 0;
-        for (const auto& [name, x] : before)
-            for (std::size_t i = 0; i < x.size(); ++i)
-                along += (x[i] - after.at(name)[i]) * nudge_direction(name, static_cast<std::int64_t>(i));
-        const double h = 1e-5;
-        const auto loss = [&](double nudge) {
-            s.nudge = nudge;
-            return interpret({one}, s).loss[0];
-        };
-        const double difference = (loss(h) - loss(-h)) / (2 * h);
-        CAPTURE(difference);
-        CHECK(std::abs(along - difference) < 1e-6 * std::abs(difference));
+        check_gradient(c);
     }
 }

@@ -330,6 +330,9 @@ void compute(KernelCall& c) {
         case Kind::swiglu_dx: return swiglu(c);
         case Kind::dropout: return dropout(c);
         case Kind::rotary: return rotary(c);
+        case Kind::scale:
+            std::transform(c.in[0].x.begin(), c.in[0].x.end(), c.out[0].x.begin(), [&](double x) { return c.attributes().factor * x; });
+            return;
         case Kind::attention:
         case Kind::attention_dx: return attention(c);
         case Kind::cast: c.out[0].x = c.in[0].x; return;

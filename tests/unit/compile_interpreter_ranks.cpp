@@ -15,7 +15,7 @@ double initial(const Parameter& p, std::int64_t element, const Settings& s) {
     const double deviation = p.init == Init::zeros ? 0.0 : p.init_std > 0 ? 10 * p.init_std : 0.1;
     return (p.init == Init::ones ? 1.0 : 0.0) +
            (deviation + 0.02) * random_normal(hash_text(p.name), static_cast<std::uint64_t>(element)) +
-           s.nudge * nudge_direction(p.name, element);
+           (p.trained ? s.nudge * nudge_direction(p.name, element) : 0.0);
 }
 
 double worst(const std::vector<double>& a, const std::vector<double>& b) {

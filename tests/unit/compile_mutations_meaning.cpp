@@ -151,6 +151,7 @@ bool constant_changed(const Site& s) {
             case Kind::norm_dx:
             case Kind::norm_dw: a.eps *= 10; break;
             case Kind::rotary: s.random.below(2) ? void(a.inverse = !a.inverse) : void(a.base *= 2); break;
+            case Kind::scale: a.factor *= 2; break;
             case Kind::logit_max:
             case Kind::logit_sums:
             case Kind::logit_sums_dx: --a.vocab; break;
@@ -235,7 +236,7 @@ bool bypassed_compute(const Site& s) {
 std::vector<MutationKind> meaning_mutations() {
     const Applies is_load = of_kind({Kind::load}), is_update = of_kind({Kind::adamw, Kind::sgd});
     const Applies is_attention = of_kind({Kind::attention, Kind::attention_dx}), is_matmul = of_kind({Kind::matmul, Kind::matmul_gelu});
-    const Applies has_constant = of_kind({Kind::norm, Kind::residual_norm, Kind::norm_dx, Kind::norm_dw, Kind::rotary, Kind::logit_max,
+    const Applies has_constant = of_kind({Kind::norm, Kind::residual_norm, Kind::norm_dx, Kind::norm_dw, Kind::rotary, Kind::scale, Kind::logit_max,
                                           Kind::logit_sums, Kind::logit_sums_dx, Kind::adamw});
     const Applies is_scaled = of_kind({Kind::scale_loss, Kind::adamw, Kind::sgd});
     return {

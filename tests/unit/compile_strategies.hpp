@@ -23,6 +23,9 @@ inline void ulysses(Config& c) { c.sequence.method = SequenceMethod::ulysses; }
 inline void contiguous(Config& c) { c.sequence.layout = SequenceLayout::contiguous; }
 inline void dropped(Config& c) { c.model.hidden_dropout = 0.2, c.model.attention_dropout = 0.1; }
 inline void documents(Config& c) { c.data.mask_across_documents = true; }
+inline auto adapted(std::vector<std::string> targets = {"all"}) {
+    return [=](Config& c) { c.lora = {3, 4.5, targets}; };
+}
 inline void in_bf16(Config& c) { c.train.precision = Precision::bf16, c.train.gradient_dtype = Precision::bf16; }
 inline void in_fp16(Config& c) { c.train.precision = Precision::fp16, c.train.gradient_dtype = Precision::fp16; }
 inline void selective(Config& c) { c.recompute.granularity = Granularity::selective; }
@@ -53,6 +56,33 @@ inline void check_numbers(const std::vector<Strategy>& strategies) {
         }
     }
     MESSAGE("largest relative difference from one rank: " << worst);
+}
+
+// g · direction by central differences of the loss, against what one step of SGD without clipping or decay subtracts, all on one rank.
+inline void check_gradient(Config c) {
+    c.train.clip_grad = 0;
+    c.optimizer.type = OptimizerType::sgd;
+    const Program one = compile(c, Purpose::training, {}).programs[0];
+    Settings s;
+    s.vocab = c.model.vocab_size;
+    s.steps = 0;
+    const auto before = interpret({one}, s).weights;
+    s.steps = 1;
+    s.lr = 1;
+    s.weight_decay = 0;
+    const auto after = interpret({one}, s).weights;
+    double along = 0;
+    for (const auto& [name, x] : before)
+        for (std::size_t i = 0; i < x.size(); ++i)
+            along += (x[i] - after.at(name)[i]) * nudge_direction(name, static_cast<std::int64_t>(i));
+    const double h = 1e-5;
+    const auto loss = [&](double nudge) {
+        s.nudge = nudge;
+        return interpret({one}, s).loss[0];
+    };
+    const double difference = (loss(h) - loss(-h)) / (2 * h);
+    CAPTURE(difference);
+    CHECK(std::abs(along - difference) < 1e-6 * std::abs(difference));
 }
 
 // Evaluation gives the loss of training's first step, and changes nothing.

@@ -133,9 +133,7 @@ TEST_CASE_FIXTURE(ConfigFixture, "keys and values of later parts are refused as 
                   "model: {lora: null}\ngrid: {pretend_nodes: 0}\ndevice: {backend: cpu}\n")
               .empty());
     CHECK(refusal("offload: {block_size: 1048576}\nsharding: {shard_size: 1}\ncomm: {backend: mpi, algorithm: ring}\n").empty());
-    for (const char* text : {"model: {lora: {rank: 8}}",
-                             "model: {lora: {}}",
-                             "comm: {backend: nccl}",
+    for (const char* text : {"comm: {backend: nccl}",
                              "comm: {algorithm: shared}",
                              "comm: {algorithm: hierarchical}",
                              "comm: {algorithm: native}",

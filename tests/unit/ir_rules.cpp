@@ -73,6 +73,7 @@ TEST_CASE("a Partial operand only where the op is linear, one at a time") {
     CHECK(b.typed(Kind::add, "bsh,bsh->bsh", {part, part}) == "f32[12,12,24]+sum:tp");
     CHECK_THROWS_AS(b.typed(Kind::add, "bsh,bsh->bsh", {part, whole}), TypingError);  // the whole one would count once per rank
     CHECK(b.typed(Kind::dropout, {part}) == "f32[12,12,24]+sum:tp");
+    CHECK(b.typed(Kind::scale, {part}) == "f32[12,12,24]+sum:tp");
     Placement max;
     max.partial_max = Axis::tp;
     const TensorId m = b.p.declare("m", TensorType({12, 12, 24}, DType::f32, max));

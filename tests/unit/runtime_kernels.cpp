@@ -90,10 +90,16 @@ const TensorType o_bsnd({4, 8, 4, 2}, f, place({b_cut, s_cut, t_cut, none})), w_
 TEST_CASE("matmul: every order of letters the model and its gradients use") {
     struct Product { const char* signature; TensorType a, b; };
     const TensorType w_ndh({4, 2, 6}, f, place({t_cut, none, none}));
+    const TensorType a_rh({3, 6}, f), u_bsr({4, 8, 3}, f, place({b_cut, s_cut, none})), b_ndr({4, 2, 3}, f, place({t_cut, none, none}));
+    const TensorType a_rnd({3, 4, 2}, f, place({none, t_cut, none}));
     const std::vector<Product> products = {
         {"bsh,fh->bsf", x_bsh, w_fh},          {"bsf,fh->bsh", y_bsf, w_fh},          {"bsf,bsh->fh", y_bsf, x_bsh},     {"bsnd,hnd->bsh", o_bsnd, w_hnd},
         {"bsh,hnd->bsnd", x_bsh, w_hnd},       {"bsh,bsnd->hnd", x_bsh, o_bsnd},      {"bsh,ndh->bsnd", x_bsh, w_ndh},   {"bsnd,bsh->ndh", o_bsnd, x_bsh},
         {"fh,bsh->bsf", w_fh, x_bsh},          {"bsf,bsh->hf", y_bsf, x_bsh},
+        // adapters of q (x A, u B and the gradients of B, u and A), and of o
+        {"bsh,rh->bsr", x_bsh, a_rh},          {"bsr,ndr->bsnd", u_bsr, b_ndr},        {"bsnd,bsr->ndr", o_bsnd, u_bsr},
+        {"bsnd,ndr->bsr", o_bsnd, b_ndr},      {"bsr,bsh->rh", u_bsr, x_bsh},          {"bsr,rh->bsh", u_bsr, a_rh},
+        {"bsnd,rnd->bsr", o_bsnd, a_rnd},      {"bsr,rnd->bsnd", u_bsr, a_rnd},        {"bsr,bsnd->rnd", u_bsr, o_bsnd},
     };
     for (const Product& p : products) {
         CAPTURE(p.signature);
@@ -205,6 +211,11 @@ TEST_CASE("norms") {
 TEST_CASE("pointwise functions") {
     check_grid(make(Kind::gelu, {}, {y_bsf}));
     check_grid(make(Kind::gelu_dx, {}, {y_bsf, y_bsf}));
+    Attributes by;
+    by.factor = -1.5;
+    const Case scaled = make(Kind::scale, by, {y_bsf});
+    const auto product = check_grid(scaled, 1e-12);
+    for (std::size_t i = 0; i < product[0].size(); ++i) CHECK(product[0][i] == doctest::Approx(-1.5 * scaled.values[0][i]));
     check_grid(make(Kind::swiglu, {}, {y_bsf, y_bsf}));
     const auto d = check_grid(make(Kind::swiglu_dx, {}, {y_bsf, y_bsf, y_bsf}));
     CHECK(d.size() == 2);
