@@ -145,7 +145,7 @@ TEST_CASE("where a rank's memory is too small, recompute is among the changes th
     Plan p = make_plan(c, {}, vary);
     REQUIRE(p.suggestions.size() == 1);
     CHECK(p.suggestions[0].change == "recompute.granularity=full");
-    CHECK(p.suggestions[0].peak_bytes == peak(Granularity::full));
+    CHECK(p.suggestions[0].peak_bytes[0] == peak(Granularity::full));
     c.device.memory_limit = peak(Granularity::selective);
     p = make_plan(c, {}, vary);
     REQUIRE(p.suggestions.size() == 2);
