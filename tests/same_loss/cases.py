@@ -89,6 +89,7 @@ MODELS = {
     "lora-deep": model(GPT | {"num_layers": 8, "hidden_size": 32, "num_attention_heads": 4, "ffn_hidden_size": 128, "lora": {"rank": 2}}),
     "lora-above": model(GPT | {"lora": {"rank": 4, "targets": ["layers.2", "layers.3.attention"]}}),  # nothing to train in the first stages
     "lora-bf16": model(LLAMA | {"lora": {"rank": 4, "alpha": 8}}, {"precision": "bf16"}),
+    "lora-fp16": model(LLAMA | {"lora": {"rank": 4, "alpha": 8}}, {"precision": "fp16"}),
     "bf16": model(GPT, {"precision": "bf16"}),
     "bf16-llama": model(LLAMA, {"precision": "bf16"}),
     "fp16": model(GPT, {"precision": "fp16"}),
@@ -317,8 +318,8 @@ GROUPS = {
     ],
     "homes": list(homes()),
     "lora": [
-        *close("lora", "dp2", "dp8", "tp2", "tp8", "tp2 megatron-sp", "pp2", "pp4", "sp2", "sp8", "sp2 ulysses", "dp2 tp2", "dp2 pp2", "dp2 sp2", "tp2 pp2",
-               "tp2 sp2", "pp2 sp2", "dp2 tp2 pp2", "tp2 pp2 sp2 megatron-sp", "dp2 micro2"),
+        *close("lora", "dp2", "dp8", "tp2", "tp8", "tp2 megatron-sp", "pp2", "pp4", "sp2", "sp8", "sp2 ulysses", "dp2 tp2", "dp2 pp2", "dp2 sp2",
+               "tp2 pp2", "tp2 sp2", "pp2 sp2", "dp2 tp2 pp2", "tp2 pp2 sp2 megatron-sp", "dp2 micro2"),
         *close("lora-llama", "tp4", "tp8", "tp4 megatron-sp", "pp4", "sp4 ulysses", "dp2 tp2 sp2 megatron-sp", "tp2 pp2 sp2"),
         *close("lora-odd", "dp3", "tp3", "pp5", "sp3", "tp3 pp2 megatron-sp", "dp2 sp3 zero3"),
         *close("lora-above", "pp4", "dp2 pp2", "tp2 pp2 zero-bubble", "dp2 pp4 zero3"),
@@ -334,6 +335,8 @@ GROUPS = {
           for case in bits(name, split, "offload.optimizer=cpu", "offload.optimizer=nvme", "offload.parameters=cpu", "offload.parameters=nvme",
                            "offload.gradients=cpu", "offload.activations=nvme",
                            "offload.optimizer=nvme offload.parameters=nvme offload.gradients=cpu offload.activations=cpu")),
+        *bits("lora-fp16", "dp2 tp2", "zero1", "full", "offload.optimizer=cpu offload.parameters=nvme offload.gradients=cpu"),
+        *bits("lora-fp16", "pp2", "gpipe", "zero-bubble"),
         *bits("lora", "dp2 zero3", "prefetch0", "prefetch3", "comm.overlap=false", "comm.bucket_size=1000", "sharding.keep_gathered=true"),
     ],
     "offload-ways": [
