@@ -1,4 +1,5 @@
-// Which moves between ranks carry units' flat tensors, which of them bring weights to a use, and what waits for reduced gradients. Internal to the compiler's last passes.
+// Which moves between ranks carry units' flat tensors, which of them bring weights to a use, and what waits for reduced gradients.
+// Internal to the compiler's last passes.
 #pragma once
 #include "ir/table.hpp"
 #include "ir/program.hpp"
@@ -21,7 +22,8 @@ inline bool gathers_for_use(const Program& p, const Op& op) {
 // What reads a reduced gradient and is in no hurry, and what is made of its squares.
 inline bool settles(const Op& op) { return op.kind == Kind::accumulate || op.kind == Kind::sum_squares; }
 inline bool adds_squares(const Program& p, const Op& op) {
-    return op.part == Part::step && op.queue == Queue::compute && (op.kind == Kind::add || op.kind == Kind::redistribute) && p.type(p.outputs(op)[0]).dims == 0;
+    const bool adds = op.kind == Kind::add || op.kind == Kind::redistribute;
+    return op.part == Part::step && op.queue == Queue::compute && adds && p.type(p.outputs(op)[0]).dims == 0;
 }
 
 }  // namespace quadrille

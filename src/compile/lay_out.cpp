@@ -42,7 +42,8 @@ class LayOut {
             if (b.persistent) b.first = 0, b.last = end_;
         for (int tier = 0; tier < tier_count; ++tier) place(static_cast<Tier>(tier));
         p_.staging = {};
-        if (workspace.of_group > 0) stage(Tier::device, workspace.of_group * static_cast<std::int64_t>(collective_groups(p_).size()), buffer_alignment);
+        if (workspace.of_group > 0)
+            stage(Tier::device, workspace.of_group * static_cast<std::int64_t>(collective_groups(p_).size()), buffer_alignment);
         if (p_.peaks[static_cast<std::size_t>(Tier::nvme)].arena > 0) stage(Tier::host, workspace.of_disk, disk_alignment);
     }
 

@@ -73,8 +73,9 @@ class Offload {
         if (ops_[static_cast<std::size_t>(u.made)].kind == Kind::load || u.last_forward > u.first_backward) return false;
         if (type.tier != Tier::device || tensor(t).offset != 0 || !tensor(t).slice_axes.empty() || type.covers != 0) return false;
         if (p_.tables->bytes(tensor(t).type) < least_bytes) return false;
+        const auto used_later = [&u](const Use& x) { return std::max({x.made, x.last_forward, x.first_backward}) > u.made; };
         for (const TensorId other : sharers_[static_cast<std::size_t>(tensor(t).buffer)])
-            if (other != t && std::max({uses_[static_cast<std::size_t>(other)].made, uses_[static_cast<std::size_t>(other)].last_forward, uses_[static_cast<std::size_t>(other)].first_backward}) > u.made) return false;
+            if (other != t && used_later(uses_[static_cast<std::size_t>(other)])) return false;
         return group_[static_cast<std::size_t>(u.first_backward)] - group_[static_cast<std::size_t>(u.last_forward)] > 2;
     }
 
@@ -84,8 +85,13 @@ class Offload {
         return o;
     }
 
-    void store(TensorId t, const Op& last) { home_[t] = p_.to_tier(t, tier_, {Part::forward, last.unit, tensor(t).microbatch, last.action}, named(t)); }
-    void load(TensorId t, const Op& first) { again_[t] = p_.to_tier(home_.at(t), Tier::device, {first.part, first.unit, tensor(t).microbatch, first.action}, named(t)); }
+    void store(TensorId t, const Op& last) {
+        home_[t] = p_.to_tier(t, tier_, {Part::forward, last.unit, tensor(t).microbatch, last.action}, named(t));
+    }
+    void load(TensorId t, const Op& first) {
+        const Where where = {first.part, first.unit, tensor(t).microbatch, first.action};
+        again_[t] = p_.to_tier(home_.at(t), Tier::device, where, named(t));
+    }
 
     void keep(const Op& op) {
         if (backward(op))

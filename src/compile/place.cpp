@@ -179,8 +179,8 @@ class Place {
         return p_.add(Kind::accumulate, {total, g}, {}, step_where(u), o)[0];
     }
 
-    // Once per step: what is still Partial over ranks is summed. Where there are copies of the state, first over the ranks of a copy, each of which then
-    // has its slice, then over the copies: at every stage, so that they have the same bits.
+    // Once per step: what is still Partial over ranks is summed. Where there are copies of the state, first over the ranks of a copy, each of
+    // which then has its slice, then over the copies: at every stage, so that they have the same bits.
     void finish_reduction(int u) {
         TensorId& g = homes_.unit(u).reduced;
         const TensorId before = g;

@@ -33,8 +33,8 @@ std::vector<Role> roles_of(const Program& p) {
     return roles;
 }
 
-// The stretch of work that each op belongs to: ops of one unit and action that follow each other. Messages between stages, and what the step does as a
-// whole in between (reductions), belong to the stretch around them, and at its end (updates) each unit's ops are one.
+// The stretch of work that each op belongs to: ops of one unit and action that follow each other. Messages between stages, and what the step
+// does as a whole in between (reductions), belong to the stretch around them, and at its end (updates) each unit's ops are one.
 std::vector<std::int32_t> stretches_of(const Program& p) {
     std::size_t end = p.ops.size();
     while (end > 0 && p.ops[end - 1].action < 0) --end;
@@ -96,7 +96,8 @@ void issue_early(Program& p, int depth, Queue queue) {
     }
 }
 
-// The op before which `op`, the i-th, must have what it reads as t. Another move may be issued behind the one that brings it, unless it works in place.
+// The op before which `op`, the i-th, must have what it reads as t. Another move may be issued behind the one that brings it, unless it works
+// in place.
 std::int32_t needed_before(const Program& p, const Op& op, std::int32_t i, TensorId t) {
     const auto buffer = [&](TensorId x) { return p.tensors[static_cast<std::size_t>(x)].buffer; };
     const auto out = p.outputs(op);
@@ -126,7 +127,8 @@ std::vector<std::int32_t> second_next_store(const Program& p) {
 
 // A reduction from a whole gradient, in memory for that alone, to this rank's slice of it.
 bool scatters_whole(const Program& p, const Op& op) {
-    if (op.kind != Kind::redistribute || op.queue != Queue::collective || p.type(p.inputs(op)[0]).dims != 1 || change_of(p, op).pair != Pair::reduce_scatter) return false;
+    if (op.kind != Kind::redistribute || op.queue != Queue::collective) return false;
+    if (p.type(p.inputs(op)[0]).dims != 1 || change_of(p, op).pair != Pair::reduce_scatter) return false;
     return p.tensors[static_cast<std::size_t>(p.inputs(op)[0])].buffer != p.tensors[static_cast<std::size_t>(p.outputs(op)[0])].buffer;
 }
 
@@ -181,7 +183,8 @@ void overlap(Program& p, bool allowed) {
         if (allowed && op.queue != Queue::compute) {
             op.until = scatters_whole(p, op) ? next_scatter : stored[static_cast<std::size_t>(i)];
             for (const TensorId t : p.outputs(op)) op.until = std::min(op.until, first_read[static_cast<std::size_t>(t)]);
-            if (op.kind == Kind::move) op.until = std::min(op.until, next_write[buffer(p.inputs(op)[0])]);  // what it takes away may be replaced later
+            if (op.kind == Kind::move)  // what it takes away may be replaced later
+                op.until = std::min(op.until, next_write[buffer(p.inputs(op)[0])]);
             if (op.kind == Kind::send) {
                 auto& later = sends[p.attributes(op).peer];
                 op.until = later.size() >= 2 ? later[later.size() - 2] : n;
@@ -192,7 +195,10 @@ void overlap(Program& p, bool allowed) {
         if (scatters_whole(p, op)) next_scatter = i;
         for (const TensorId t : p.outputs(op))
             if (p.buffers[buffer(t)].persistent) next_write[buffer(t)] = i;
-        for (const TensorId t : p.inputs(op)) first_read[static_cast<std::size_t>(t)] = std::min(first_read[static_cast<std::size_t>(t)], needed_before(p, op, i, t));
+        for (const TensorId t : p.inputs(op)) {
+            std::int32_t& first = first_read[static_cast<std::size_t>(t)];
+            first = std::min(first, needed_before(p, op, i, t));
+        }
     }
 }
 

@@ -14,8 +14,8 @@ void prefetch(Program&, int depth);
 void postpone(Program&);
 
 // Sets Op::until of every move. With overlap, a move is in flight until the first op that reads what it brings; a send until the second send
-// after it to the same peer, a scatter of a whole gradient until the next one is issued, and a store (what goes home to another tier) until the second
-// stretch of work after its own that stores begins: two buffers take turns. Without, every move is done before the next op.
+// after it to the same peer, a scatter of a whole gradient until the next one is issued, and a store (what goes home to another tier) until
+// the second stretch of work after its own that stores begins: two buffers take turns. Without, every move is done before the next op.
 void overlap(Program&, bool allowed);
 
 }  // namespace quadrille

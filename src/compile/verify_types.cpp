@@ -138,8 +138,10 @@ class Types {
             const Op& op = p_.ops[static_cast<std::size_t>(op_)];
             const bool moves = op.kind == Kind::redistribute || op.kind == Kind::recv || op.kind == Kind::move || op.kind == Kind::load;
             if (!moves && op.kind != Kind::accumulate && !op.writes_sum) continue;
-            for (const TensorId t : p_.outputs(op))  // new weights are for the next step
-                if (!read_[static_cast<std::size_t>(t)] && t != p_.norm && t != p_.tokens && !p_.buffer(t).persistent) say(p_.name(t) + " is made or moved for nobody");
+            for (const TensorId t : p_.outputs(op)) {
+                const bool of_the_step = t == p_.norm || t == p_.tokens || p_.buffer(t).persistent;  // new weights are for the next step
+                if (!read_[static_cast<std::size_t>(t)] && !of_the_step) say(p_.name(t) + " is made or moved for nobody");
+            }
         }
     }
 
@@ -168,7 +170,8 @@ class Types {
 
     // By the norm, from the unit's own weights, gradient and state: W.unit, g.unit, M.unit ...
     void check_update(const Op& op, const std::string& name) {
-        if (op.inputs > 2 && (p_.norm < 0 || p_.name(p_.inputs(op)[2]) != p_.name(p_.norm))) say("an update from another scalar than the gradient's norm");
+        if (op.inputs > 2 && (p_.norm < 0 || p_.name(p_.inputs(op)[2]) != p_.name(p_.norm)))
+            say("an update from another scalar than the gradient's norm");
         for (const TensorId t : p_.inputs(op)) {
             const std::string& operand = p_.tables->name(p_.tensor(t).name);
             if (t != p_.inputs(op)[2] && operand.substr(operand.find('.') + 1) != name) say(fmt::format("unit {} is updated from {}", name, operand));

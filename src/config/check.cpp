@@ -135,7 +135,8 @@ void check_sharding(const Config& c, Rules& rules) {
 
 void check_offload(const Config& c, Rules& rules) {
     rules.expect({"offload.gradients"}, c.offload.gradients != OffloadTo::nvme, "found nvme, allowed: none, cpu");
-    rules.expect({"offload.nvme_path", "offload.optimizer", "offload.parameters", "offload.activations"}, !c.offload.uses(OffloadTo::nvme) || !c.offload.nvme_path.empty(),
+    rules.expect({"offload.nvme_path", "offload.optimizer", "offload.parameters", "offload.activations"},
+                 !c.offload.uses(OffloadTo::nvme) || !c.offload.nvme_path.empty(),
                  "found nvme without offload.nvme_path, allowed: the directory of a local disk");
 }
 

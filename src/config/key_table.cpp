@@ -91,7 +91,8 @@ void sharding_and_offload_keys(std::vector<Key>& k) {
                         "stage 3: units gathered ahead of their use"));
     k.push_back(flag("sharding.keep_gathered", "auto", bind<z, &Z::keep_gathered>(),
                      "stage 3, offloaded parameters: units brought in for the forward pass stay for the backward pass as far as device.memory_limit "
-                     "has room, else they are brought in again; auto = true when device.memory_limit is given: one derived from the machine is not filled"));
+                     "has room, else they are brought in again; auto = true when device.memory_limit is given: one derived from the machine "
+                     "is not filled"));
     k.push_back(choice<&C::recompute, &RecomputeConfig::granularity>(
         "recompute.granularity",
         "what a block computes again in its backward: selective keeps matrix products and attention, full only the block's input"));

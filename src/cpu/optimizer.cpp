@@ -83,7 +83,10 @@ void fill(float* dst, std::span<const Run> runs, std::uint64_t key, double scale
 #pragma omp parallel
     for (const Run& run : runs) {
 #pragma omp for schedule(static) nowait
-        for (std::int64_t i = 0; i < run.count; ++i) dst[run.offset + i] = static_cast<float>(scale * draw(key, static_cast<std::uint64_t>(run.element + i)));
+        for (std::int64_t i = 0; i < run.count; ++i) {
+            const auto element = static_cast<std::uint64_t>(run.element + i);
+            dst[run.offset + i] = static_cast<float>(scale * draw(key, element));
+        }
     }
 }
 

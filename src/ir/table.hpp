@@ -66,7 +66,9 @@ Change change(const Program&, const Op&);  // of a Redistribute in a program: al
 struct CollectiveGroup {
     AxisSet axes;
     std::int64_t ranks = 1;
-    friend bool operator<(const CollectiveGroup& a, const CollectiveGroup& b) { return std::pair(a.axes.bits, a.ranks) < std::pair(b.axes.bits, b.ranks); }
+    friend bool operator<(const CollectiveGroup& a, const CollectiveGroup& b) {
+        return std::pair(a.axes.bits, a.ranks) < std::pair(b.axes.bits, b.ranks);
+    }
 };
 std::set<CollectiveGroup> collective_groups(const Program&);
 

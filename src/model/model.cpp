@@ -4,6 +4,7 @@
 
 #include "config/lora.hpp"
 #include "ir/table.hpp"
+#include "model/linear.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -17,8 +18,8 @@ enum Stream : std::int64_t { after_embedding = 1, after_attention = 2, after_mlp
 class Builder {
   public:
     Builder(const Config& config, Model& model, Chunk& chunk)
-        : c_(config.model), lora_(config.lora), sequence_(config.sequence), documents_(config.data.mask_across_documents), model_(model), chunk_(chunk),
-          p_(chunk.program) {
+        : c_(config.model), lora_(config.lora), sequence_(config.sequence), documents_(config.data.mask_across_documents), model_(model),
+          chunk_(chunk), p_(chunk.program) {
         const Grid& grid = p_.grid();
         b_ = Cuts::along(grid, data_axes);
         t_ = Cuts::along(grid, tensor_axes);
@@ -65,17 +66,6 @@ class Builder {
         return t;
     }
 
-    struct Weight {
-        std::string name;
-        std::vector<std::int64_t> shape;
-        std::vector<Cuts> cuts;
-        Init init = Init::normal;
-        double deviation = 0;                   // 0: the model's init_std
-        std::int64_t true_rows = 0;             // of a padded vocabulary dim
-        std::string unit = {};                  // else the one being built
-        bool adapter = false;                   // of a low-rank pair: trained where all else is frozen, so in a unit of its own
-        std::int64_t fan_in = 0;                // of Init::uniform
-    };
     TensorId parameter(const Weight& w) {
         TensorType type;
         type.dtype = model_.activation;
@@ -129,15 +119,8 @@ class Builder {
         return op(Kind::add, {x, y}, a);
     }
 
-    // y = x wᵀ (+ adapter) (+ bias). The bias of a row-parallel product must count once, so it is added where the product is whole again: at `home`.
-    struct Linear {
-        const char *product, *bias;             // signatures: x, weight -> y; y, bias -> y
-        Weight weight;
-        std::vector<std::int64_t> bias_shape;
-        Cuts bias_cuts;                         // of its first dim
-        const Placement* home = nullptr;        // null: the product is whole where it is
-        TensorId cut_x = -1;                    // x before it was gathered over tp, if it was
-    };
+    // y = x wᵀ (+ adapter) (+ bias). The bias of a row-parallel product must count once, so it is added where the product is whole again:
+    // at `home`.
     TensorId linear(TensorId x, const Linear& l) {
         Weight w = l.weight;
         w.name += ".weight";
@@ -147,37 +130,20 @@ class Builder {
         return l.home ? y : adapted(y, l.cut_x >= 0 ? l.cut_x : x, l);
     }
 
-    // y + (alpha / rank) (x Aᵀ) Bᵀ for a target, else y (eq. 3 of Hu et al. 2021). A [r, in] starts as a linear layer's weight does (He et al. 2015
-    // with a = sqrt(5)), B [out, r] at zero, so that training starts from the model as it is.
+    // y + (alpha / rank) (x Aᵀ) Bᵀ for a target, else y (eq. 3 of Hu et al. 2021).
     //
-    // A has the cuts of w's inputs, B those of its outputs. Column parallel: B is cut and A whole. Row parallel: A is cut, u = x Aᵀ stays Partial, and
-    // y takes it in before its own move. So no activation moves for them; the whole one's gradient is summed over tp once a step. Where the
-    // sequence is cut over tp between blocks, A reads that piece: u is gathered, of rank r, and x is not gathered again for A's gradient.
+    // Column parallel: B is cut and A whole. Row parallel: A is cut, u = x Aᵀ stays Partial, and y takes it in before its own move. So no
+    // activation moves for them; the whole one's gradient is summed over tp once a step. Where the sequence is cut over tp between blocks, A
+    // reads that piece: u is gathered, of rank r, and x is not gathered again for A's gradient.
     TensorId adapted(TensorId y, TensorId x, const Linear& l) {
         if (!is_target(lora_, l.weight.name)) return y;
-        const Signature s = parse_signature(l.product);
-        const std::string& letters_w = s.in[1];
-        Weight a = {l.weight.name + ".lora_a", {lora_.rank}, {{}}, Init::uniform}, b = {l.weight.name + ".lora_b", {}, {}, Init::zeros};
-        a.adapter = b.adapter = true;
-        a.fan_in = 1;
-        std::string letters_a = "r", letters_b;
-        for (std::size_t d = 0; d < letters_w.size(); ++d) {
-            const bool contracted = s.in[0].find(letters_w[d]) != std::string::npos;
-            Weight& w = contracted ? a : b;
-            w.shape.push_back(l.weight.shape[d]);
-            w.cuts.push_back(l.weight.cuts[d]);
-            (contracted ? letters_a : letters_b) += letters_w[d];
-            if (contracted) a.fan_in *= l.weight.shape[d];
-        }
-        b.shape.push_back(lora_.rank);
-        b.cuts.push_back({});
-        TensorId u_bsr = product(x, parameter(a), s.in[0] + "," + letters_a + "->bsr");
+        const Adapter pair = adapter_of(l, lora_.rank);
+        TensorId u_bsr = product(x, parameter(pair.a), pair.into);
         Attributes by;
         by.factor = lora_.alpha / static_cast<double>(lora_.rank);
         if (by.factor != 1) u_bsr = op(Kind::scale, {u_bsr}, by);
         if (!l.home) u_bsr = p_.to(u_bsr, whole_, where_);
-        const TensorId z = product(u_bsr, parameter(b), "bsr," + letters_b + "r->" + s.out[0]);
-        return add(y, z, (s.out[0] + "," + s.out[0] + "->" + s.out[0]).c_str());
+        return add(y, product(u_bsr, parameter(pair.b), pair.out_of), pair.sum.c_str());
     }
 
     TensorId product(TensorId x, TensorId w, std::string signature) {
@@ -201,7 +167,8 @@ class Builder {
         const std::int64_t h = c_.hidden_size, n = c_.num_attention_heads, g = c_.num_key_value_heads, d = c_.head_dim;
         const Cuts kv = Cuts::along(p_.grid(), g % p_.grid().size(tensor_axes) == 0 ? tensor_axes : AxisSet(Axis::tp));  // else replicated over tq
         const auto projected = [&](const char* name, std::int64_t heads, const Cuts& cuts) {
-            return linear(x_bsh, {"bsh,ndh->bsnd", "bsnd,nd->bsnd", {layer + name, {heads, d, h}, {cuts, {}, {}}}, {heads, d}, cuts, nullptr, cut_bsh});
+            const Weight w = {layer + name, {heads, d, h}, {cuts, {}, {}}};
+            return linear(x_bsh, {"bsh,ndh->bsnd", "bsnd,nd->bsnd", w, {heads, d}, cuts, nullptr, cut_bsh});
         };
         TensorId q_bsnd = projected(".q", n, t_), k_bsgd = projected(".k", g, kv), v_bsgd = projected(".v", g, kv);
         if (c_.position_embedding == PositionEmbedding::rope) {
@@ -242,7 +209,10 @@ class Builder {
         const TensorId x_bsh = p_.to(cut_bsh, whole_, where_);
         const std::int64_t h = c_.hidden_size, f = c_.ffn_hidden_size;
         TensorId y_bsf;
-        const auto up = [&](const char* name) { return linear(x_bsh, {"bsh,fh->bsf", "bsf,f->bsf", {layer + name, {f, h}, {t_, {}}}, {f}, t_, nullptr, cut_bsh}); };
+        const auto up = [&](const char* name) {
+            const Weight w = {layer + name, {f, h}, {t_, {}}};
+            return linear(x_bsh, {"bsh,fh->bsf", "bsf,f->bsf", w, {f}, t_, nullptr, cut_bsh});
+        };
         if (c_.activation == Activation::swiglu) {
             const TensorId gate = up(".gate");
             y_bsf = op(Kind::swiglu, {gate, up(".up")});

@@ -9,8 +9,8 @@ namespace quadrille {
 
 // FLOPs of the model per step and whole job: forward and backward matrix products and attention scores, multiply and add counted as two
 // (eq. 3 of Narayanan et al. 2021, without its recompute factor: causal attention is not halved; generalised to grouped heads and swiglu).
-// A trained matrix counts three times its forward product: for it, its input's gradient and its own. With adapters a frozen one counts twice, below the
-// first layer that has adapters once, as do scores there; scores and adapters count three times: 4 N + 6 n a token instead of 6 N.
+// A trained matrix counts three times its forward product: for it, its input's gradient and its own. With adapters a frozen one counts twice,
+// below the first layer that has adapters once, as do scores there; scores and adapters count three times: 4 N + 6 n a token instead of 6 N.
 double model_flops(const Config&);
 
 // FLOPs of an op on one rank: of matrix products and of the attention scores that causality leaves; all else counts as none.

@@ -28,10 +28,12 @@ std::string homes_text(const Config& config, const Grid& grid) {
     const std::int64_t ranks = grid.size(zero_axes), copies = grid.extent(Axis::replica);
     const auto part = [&](const char* what, int from_stage, OffloadTo to) {
         const std::string share = ranks == 1 || config.sharding.zero_stage < from_stage ? "whole" : fmt::format("1/{}", ranks);
-        return fmt::format("{} {}{}", what, share, to == OffloadTo::none ? "" : fmt::format(" in the {} tier", to == OffloadTo::cpu ? "host" : "nvme"));
+        const std::string tier = to == OffloadTo::none ? "" : fmt::format(" in the {} tier", to == OffloadTo::cpu ? "host" : "nvme");
+        return fmt::format("{} {}{}", what, share, tier);
     };
-    return fmt::format("{}, {}, {}, on {} rank{} (dp {} x sp {}){}", part("weights", 3, config.offload.parameters), part("gradients", 2, config.offload.gradients),
-                       part("optimizer state", 1, config.offload.optimizer), ranks, ranks > 1 ? "s" : "", grid.extent(Axis::shard), grid.extent(Axis::sp),
+    return fmt::format("{}, {}, {}, on {} rank{} (dp {} x sp {}){}", part("weights", 3, config.offload.parameters),
+                       part("gradients", 2, config.offload.gradients), part("optimizer state", 1, config.offload.optimizer), ranks,
+                       ranks > 1 ? "s" : "", grid.extent(Axis::shard), grid.extent(Axis::sp),
                        copies > 1 ? fmt::format("; {} copies over dp", copies) : "");
 }
 
@@ -55,7 +57,8 @@ std::string shortfall(const Compiled& c, const DeviceConfig& limits) {
     for (const auto& [tier, limit, by] : {std::tuple{Tier::device, limits.memory_limit, "device.memory_limit"},
                                           {Tier::host, limits.host_memory_limit, "device.host_memory_limit"}}) {
         const auto arena = [t = static_cast<std::size_t>(tier)](const Program& p) { return p.peaks[t].arena; };
-        const Program& most = *std::max_element(c.programs.begin(), c.programs.end(), [&](const Program& a, const Program& b) { return arena(a) < arena(b); });
+        const auto smaller = [&](const Program& a, const Program& b) { return arena(a) < arena(b); };
+        const Program& most = *std::max_element(c.programs.begin(), c.programs.end(), smaller);
         if (limit == 0 || arena(most) <= limit) continue;
         Coordinate first;
         first[Axis::pp] = most.coordinate;

@@ -104,7 +104,8 @@ class Suggest {
     std::vector<Suggestion> run() {
         std::vector<Ladder> cheap = cheap_ladders(config_);
         const GridConfig& grid = config_.grid;
-        std::vector<Ladder> cuts = {other_tiers(config_), finer_cuts(config_, "tp", grid.tp), finer_cuts(config_, "pp", grid.pp), finer_cuts(config_, "sp", grid.sp)};
+        std::vector<Ladder> cuts = {other_tiers(config_), finer_cuts(config_, "tp", grid.tp), finer_cuts(config_, "pp", grid.pp),
+                                    finer_cuts(config_, "sp", grid.sp)};
         std::erase_if(cheap, [this](const Ladder& l) { return all_that_fit(l) > 0; });
         std::erase_if(cuts, [this](const Ladder& l) { return !enough() && first_that_fits(l, {}); });
         combine(cheap, cuts);
@@ -129,7 +130,8 @@ class Suggest {
         return std::any_of(ladder.begin(), ladder.end(), [&](const Overrides& o) { return attempt(joined(o, beside)); });
     }
 
-    // Of what does not fit by itself: the strongest of two kinds, of each kind with other tiers or a finer cut, of all kinds, and all that with these.
+    // Of what does not fit by itself: the strongest of two kinds, of each kind with other tiers or a finer cut, of all kinds, and all that
+    // with these.
     void combine(const std::vector<Ladder>& cheap, const std::vector<Ladder>& cuts) {
         Overrides all;
         for (std::size_t a = 0; a < cheap.size(); ++a) {

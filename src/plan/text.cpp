@@ -31,7 +31,8 @@ std::string states_line(const Plan& plan) {
         most = p.states;
         parameters = p.parameters;
     }
-    return fmt::format("model states  {} on the fullest rank: weights {}, masters {}, moments {}, gradients {}; {:.2f} bytes for each parameter that it computes with\n",
+    return fmt::format("model states  {} on the fullest rank: weights {}, masters {}, moments {}, gradients {}; "
+                       "{:.2f} bytes for each parameter that it computes with\n",
                        decimal(total(most)), decimal(most.weights), decimal(most.masters), decimal(most.moments), decimal(most.gradients),
                        static_cast<double>(total(most)) / static_cast<double>(parameters));
 }
@@ -39,12 +40,13 @@ std::string states_line(const Plan& plan) {
 // One line per program, or one for a run of programs that need the same.
 void ledger_lines(const Plan& plan, std::string& s) {
     static constexpr const char* columns = "  {:>4} {:>8} {:>9} {:>7}  {:>12} = {:>11} {:>11} {:>11} {:>11} {:>11} {:>10}\n";
-    s += fmt::format(columns, "pp", "ranks", "ops", "layers", "device peak", "weights", "gradients", "optimizer", "activations", "buffers", "packing");
+    s += fmt::format(columns, "pp", "ranks", "ops", "layers", "device peak", "weights", "gradients", "optimizer", "activations", "buffers",
+                     "packing");
     for (const ProgramPlan& p : plan.programs) {
         const TierPeak& d = p.peaks[0];
         const auto book = [&d](Book b) { return format_bytes(d.books[static_cast<std::size_t>(b)]); };
-        s += fmt::format(columns, p.first[Axis::pp], p.count, p.operations, p.layers, format_bytes(d.arena), book(Book::weights), book(Book::gradients),
-                         book(Book::optimizer), book(Book::activations), book(Book::buffers), format_bytes(d.packing));
+        s += fmt::format(columns, p.first[Axis::pp], p.count, p.operations, p.layers, format_bytes(d.arena), book(Book::weights),
+                         book(Book::gradients), book(Book::optimizer), book(Book::activations), book(Book::buffers), format_bytes(d.packing));
         for (std::size_t t = 1; t < tier_count; ++t)
             if (p.peaks[t].arena > 0) s += fmt::format("       {} tier: {}\n", name_of(static_cast<Tier>(t)), format_bytes(p.peaks[t].arena));
     }
@@ -94,10 +96,12 @@ std::string text(const Plan& plan) {
     const std::string trained = plan.trained == plan.parameters ? "" : fmt::format(", {} of them trained ({:.3g} %)", plan.trained,
                                 100 * static_cast<double>(plan.trained) / static_cast<double>(plan.parameters));
     std::string s = fmt::format("parameters  {}{}\nranks       {}\n", plan.parameters, trained, plan.ranks);
-    s += fmt::format("FLOPs       {:.4g} model (attention not halved for causality), {:.4g} hardware, per step and job\n", plan.model_flops, plan.hardware_flops);
+    s += fmt::format("FLOPs       {:.4g} model (attention not halved for causality), {:.4g} hardware, per step and job\n", plan.model_flops,
+                     plan.hardware_flops);
     if (plan.recompute.granularity != "none")
-        s += fmt::format("recompute   {}: {}{} saved at the device peak of the fullest rank, {:.4g} FLOPs added per step and job ({:.1f} %)\n", plan.recompute.granularity,
-                         plan.recompute.bytes_saved < 0 ? "-" : "", format_bytes(std::abs(plan.recompute.bytes_saved)), plan.recompute.flops_added,
+        s += fmt::format("recompute   {}: {}{} saved at the device peak of the fullest rank, {:.4g} FLOPs added per step and job ({:.1f} %)\n",
+                         plan.recompute.granularity, plan.recompute.bytes_saved < 0 ? "-" : "",
+                         format_bytes(std::abs(plan.recompute.bytes_saved)), plan.recompute.flops_added,
                          100 * plan.recompute.flops_added / (plan.hardware_flops - plan.recompute.flops_added));
     s += fmt::format("pipeline    {}, {} microbatches, bubble {:.2f} % of the step (by the FLOPs of each chunk)\n", plan.schedule, plan.microbatches,
                      100 * plan.bubble_fraction);
@@ -130,18 +134,19 @@ std::string advice(const std::vector<Suggestion>& suggestions) {
         s += fmt::format(", cost {:.2f} x\n", x.cost);
     }
     if (s.empty())
-        return "no change that was tried makes it fit: smaller passes, ZeRO stages, recompute, sequence parallelism, offload, bf16 and finer grids of\n"
+        return "no change that was tried makes it fit: smaller passes, ZeRO stages, recompute, sequence parallelism, offload, "
+               "bf16 and finer grids of\n"
                "the same ranks, alone and together\n";
-    return fmt::format("changes that fit, bytes per rank, by cost (FLOPs, and {} for each byte that a rank sends or copies; 1 is the input as it is):\n",
-                       flops_per_byte) + s;
+    return fmt::format("changes that fit, bytes per rank, by cost (FLOPs, and {} for each byte that a rank sends or copies; "
+                       "1 is the input as it is):\n", flops_per_byte) + s;
 }
 
 std::string json(const Plan& plan) {
     std::string programs, suggestions;
     for (const ProgramPlan& p : plan.programs) programs += (programs.empty() ? "\n  " : ",\n  ") + json_program(p);
     for (const Suggestion& x : plan.suggestions)
-        suggestions += fmt::format("{}{{\"change\": \"{}\", \"peak_bytes\": {}, \"host_bytes\": {}, \"nvme_bytes\": {}, \"cost\": {:.17g}}}", suggestions.empty() ? "" : ", ", x.change,
-                                   x.peak_bytes[0], x.peak_bytes[1], x.peak_bytes[2], x.cost);
+        suggestions += fmt::format("{}{{\"change\": \"{}\", \"peak_bytes\": {}, \"host_bytes\": {}, \"nvme_bytes\": {}, \"cost\": {:.17g}}}",
+                                   suggestions.empty() ? "" : ", ", x.change, x.peak_bytes[0], x.peak_bytes[1], x.peak_bytes[2], x.cost);
     return fmt::format("{{\"parameters\": {}, \"trained_parameters\": {}, \"ranks\": {}, \"programs\": [{}],\n"
                        " \"flops\": {{\"model\": {:.17g}, \"hardware\": {:.17g}}},\n"
                        " \"recompute\": {{\"granularity\": \"{}\", \"bytes_saved\": {}, \"flops_added\": {:.17g}}},\n"

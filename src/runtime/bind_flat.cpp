@@ -33,7 +33,9 @@ std::vector<Stretch> stretches(const Call& c, const TensorType& t, Wanted wanted
 Kernel bind_sum_squares(const Call& c) {
     const AxisSet which = c.attributes().which;
     const Tables& tables = *c.program.tables;
-    const auto picked = stretches(c, c.in_tensor(0), [&](const Parameter& p) { return (tables.type(p.type).place.cut_axes() & tensor_axes) == which; });
+    const auto picked = stretches(c, c.in_tensor(0), [&](const Parameter& p) {
+        return (tables.type(p.type).place.cut_axes() & tensor_axes) == which;
+    });
     const auto type = c.in_tensor(0).dtype;
     return [=, g = c.in[0], out = reinterpret_cast<double*>(c.out[0]), workspace = c.workspace](const StepInputs&) {
         double sum = 0.0;
@@ -63,7 +65,8 @@ UpdatePlan update_plan(const Call& c) {
     const std::size_t moments = c.op.kind == Kind::adamw ? 2 : 0;
     const bool masters = c.in_tensor(0).dtype != DType::f32;
     const std::size_t state = 3 + (masters ? 1 : 0);
-    require(c.in.size() == state + moments && c.out.size() + 2 == c.in.size(), "runtime: an update has other operands than its kind and precision need");
+    require(c.in.size() == state + moments && c.out.size() + 2 == c.in.size(),
+            "runtime: an update has other operands than its kind and precision need");
     require(c.in[0] == c.out[0] && std::equal(c.out.begin() + 1, c.out.end(), c.in.begin() + 3), "runtime: an update does not share its storage");
     UpdatePlan u;
     const auto type = c.in_tensor(1).dtype;

@@ -55,7 +55,8 @@ Kernel bind_embedding(const Call& c) {
     require(table.place.cuts[1].empty(), "runtime: a table's rows are whole");
     const auto* ids = as<std::int32_t>(c.in[0]);
     if (backward)
-        return [=, dy = c.in[1], y = c.out[0], from = c.in_tensor(1).dtype, to = table.dtype, adds = c.op.adds, workspace = c.workspace](const StepInputs&) {
+        return [=, dy = c.in[1], y = c.out[0], from = c.in_tensor(1).dtype, to = table.dtype, adds = c.op.adds,
+                workspace = c.workspace](const StepInputs&) {
             embedding_dw(e, ids, dy, from, y, to, adds, workspace);
         };
     return [=, rows = c.in[1], y = c.out[0], type = table.dtype](const StepInputs&) { embedding(e, ids, rows, y, type); };
@@ -78,7 +79,9 @@ Kernel bind_norm(const Call& c) {
     const auto& in = c.in;
     switch (c.op.kind) {
         case Kind::norm:
-            return [=, x = in[0], gain = in[1], bias = in.size() > 2 ? in[2] : nullptr, y = c.out[0]](const StepInputs&) { norm(n, x, gain, bias, y); };
+            return [=, x = in[0], gain = in[1], bias = in.size() > 2 ? in[2] : nullptr, y = c.out[0]](const StepInputs&) {
+                norm(n, x, gain, bias, y);
+            };
         case Kind::residual_norm:
             return [=, x = in[0], r = in[1], gain = in[2], bias = in.size() > 3 ? in[3] : nullptr, sum = c.out[0], y = c.out[1]](const StepInputs&) {
                 residual_norm(n, x, r, gain, bias, sum, y);
@@ -128,7 +131,9 @@ Kernel bind_pointwise(const Call& c) {
         case Kind::gelu_dx: return [=, x = in[0], dy = in[1], dx = out[0]](const StepInputs&) { gelu_dx(x, dy, dx, n, t); };
         case Kind::swiglu: return [=, gate = in[0], up = in[1], y = out[0]](const StepInputs&) { swiglu(gate, up, y, n, t); };
         case Kind::swiglu_dx:
-            return [=, gate = in[0], up = in[1], dy = in[2], dgate = out[0], dup = out[1]](const StepInputs&) { swiglu_dx(gate, up, dy, dgate, dup, n, t); };
+            return [=, gate = in[0], up = in[1], dy = in[2], dgate = out[0], dup = out[1]](const StepInputs&) {
+                swiglu_dx(gate, up, dy, dgate, dup, n, t);
+            };
         default: return [=, x = in[0], y = out[0], to = c.out_tensor(0).dtype](const StepInputs&) { cast(x, t, y, to, n); };
     }
 }
@@ -153,7 +158,10 @@ Kernel bind_token_loss(const Call& c) {
     const std::int64_t tokens = c.in_count(1);
     const auto* sums = as<float>(c.in[0]);
     const auto* mask = as<std::uint8_t>(c.in[1]);
-    if (c.op.kind == Kind::token_loss_dx) return [=, loss = as<double>(c.in[2]), dsums = as<float>(c.out[0])](const StepInputs&) { token_loss_dx(tokens, sums, mask, *loss, dsums); };
+    if (c.op.kind == Kind::token_loss_dx)
+        return [=, loss = as<double>(c.in[2]), dsums = as<float>(c.out[0])](const StepInputs&) {
+            token_loss_dx(tokens, sums, mask, *loss, dsums);
+        };
     return [=, loss = as<double>(c.out[0]), adds = c.op.adds](const StepInputs&) { *loss = token_loss(tokens, sums, mask) + (adds ? *loss : 0.0); };
 }
 
@@ -172,7 +180,8 @@ Kernel bind_count(const Call& c) {
 
 Kernel bind_kernel(const Call& c) {
     if (c.op.adds)  // the earlier versions of a sum stand where the new ones will
-        for (std::size_t i = 0; i < c.out.size(); ++i) require(c.in[c.operands() + i] == c.out[i], "runtime: a running sum does not share its storage");
+        for (std::size_t i = 0; i < c.out.size(); ++i)
+            require(c.in[c.operands() + i] == c.out[i], "runtime: a running sum does not share its storage");
     switch (c.op.kind) {
         case Kind::matmul: case Kind::matmul_gelu: return bind_matmul(c);
         case Kind::add: case Kind::accumulate: return bind_add(c);

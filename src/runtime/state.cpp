@@ -68,15 +68,18 @@ class State {
 
     // What the unit's update reads.
     std::optional<Home> gradient(std::size_t unit) const {
-        for (const Op& op : program_.ops)
-            if ((op.kind == Kind::adamw || op.kind == Kind::sgd) && program_.attributes(op).unit == static_cast<int>(unit)) return home_of(program_.inputs(op)[1]);
+        for (const Op& op : program_.ops) {
+            const bool updates = op.kind == Kind::adamw || op.kind == Kind::sgd;
+            if (updates && program_.attributes(op).unit == static_cast<int>(unit)) return home_of(program_.inputs(op)[1]);
+        }
         return {};
     }
 
     Home home_of(TensorId t) const {
         const ByteRange r = range_of(program_, at_, t);
         const TensorType& type = program_.type(t);
-        return {r, r.tier == Tier::nvme ? nullptr : arena_.data(r.tier) + r.begin, type.dtype, first_index(program_.grid(), type, 0, at_), local_count(program_.grid(), type)};
+        auto* const data = r.tier == Tier::nvme ? nullptr : arena_.data(r.tier) + r.begin;
+        return {r, data, type.dtype, first_index(program_.grid(), type, 0, at_), local_count(program_.grid(), type)};
     }
 
     const Program& program_;

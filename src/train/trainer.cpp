@@ -165,7 +165,8 @@ StepResult Trainer::train_step(std::int64_t step, const StepBatch& batch, double
 bool Trainer::diverged(const StepResult& r, std::int64_t step) {
     if (r.tokens == 0 && !warned_of_no_tokens_) {
         warned_of_no_tokens_ = true;
-        console_.warning(fmt::format("step {}: no token of the global batch is counted, so its loss and gradient are 0; see data.mask_across_documents", step));
+        console_.warning(fmt::format("step {}: no token of the global batch is counted, so its loss and gradient are 0; "
+                                     "see data.mask_across_documents", step));
     }
     if (std::isfinite(r.loss) && std::isfinite(r.grad_norm)) {
         if (loss_scale_) loss_scale_->finite();

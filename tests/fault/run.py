@@ -43,7 +43,8 @@ def check_record(case, result):
     record = read_record(result.output)
     steps, last = record["steps/step"].tolist(), record["attributes"]
     finite = numpy.isfinite(record["steps/loss"]) & numpy.isfinite(record["steps/grad_norm"])
-    told = sorted(int(step) for step in re.findall(r"step (\d+): (?:the (?:loss|gradient norm) is|gradients overflow)", result.stdout + result.stderr))
+    not_finite = r"step (\d+): (?:the (?:loss|gradient norm) is|gradients overflow)"
+    told = sorted(int(step) for step in re.findall(not_finite, result.stdout + result.stderr))
     scaled = [int(step) for step in re.findall(r"step (\d+): gradients overflowed", result.stdout)]  # fp16 tries again with half the loss scale
     complaints = []
     if last["exit_code"] != case.exit_code or last["complete"] != (case.exit_code == DONE):

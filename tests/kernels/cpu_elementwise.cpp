@@ -147,7 +147,8 @@ TEST_CASE("rotary turns pairs half a head apart, at far positions too, and its i
             for (std::int64_t head = 0; head < b * s * n; ++head)
                 for (std::int64_t i = 0; i < d / 2; ++i) {
                     const auto at = static_cast<std::size_t>(head * d + i), other = at + static_cast<std::size_t>(d / 2);
-                    const double angle = static_cast<double>(positions[head / n % s]) * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+                    const double frequency = std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+                    const double angle = static_cast<double>(positions[head / n % s]) * frequency;
                     want[at] = x.x[at] * std::cos(angle) - x.x[other] * std::sin(angle);
                     want[other] = x.x[other] * std::cos(angle) + x.x[at] * std::sin(angle);
                 }

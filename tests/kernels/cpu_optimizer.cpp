@@ -69,7 +69,8 @@ TEST_CASE("sgd") {
 TEST_CASE("a zero gradient, moment and decay leave the parameter alone") {
     Parameters q(60);
     const Stored before = q.p.stored, g = stored(Values(60, 0.0), DType::f32);
-    adamw({.count = 60, .master = q.master(), .gradient = g.data(), .gradient_type = DType::f32, .weight = nullptr}, q.m.data(), q.v.data(), {.lr = 1.0});
+    adamw({.count = 60, .master = q.master(), .gradient = g.data(), .gradient_type = DType::f32, .weight = nullptr}, q.m.data(), q.v.data(),
+          {.lr = 1.0});
     CHECK(q.p.stored.bytes == before.bytes);
 }
 

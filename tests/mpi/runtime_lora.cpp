@@ -66,7 +66,8 @@ TEST_CASE("the first loss is that of the model without adapters; then adapters m
                         CHECK((after.at(q.name) == before.at(q.name)) == !q.trained);
                         const auto& x = before.at(q.name);
                         if (q.init == Init::uniform) {
-                            const float most = std::abs(*std::max_element(x.begin(), x.end(), [](float a, float b) { return std::abs(a) < std::abs(b); }));
+                            const auto smaller = [](float a, float b) { return std::abs(a) < std::abs(b); };
+                            const float most = std::abs(*std::max_element(x.begin(), x.end(), smaller));
                             CHECK(most <= q.init_bound * 1.005);
                             CHECK(most > 0.8 * q.init_bound);
                         }

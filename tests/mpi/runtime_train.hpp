@@ -41,7 +41,10 @@ inline void load(const LoadRequest& r, std::int64_t step, std::int64_t rows, std
     for (const std::int64_t b : r.sequences)
         for (const std::int64_t s : r.positions) {
             const std::int64_t sample = step * 1000 + r.microbatch * rows + b;
-            const auto token = [&](std::int64_t p) { return static_cast<std::int32_t>(random_bits(random_key(7, sample), static_cast<std::uint64_t>(p)) % static_cast<std::uint64_t>(vocab)); };
+            const auto token = [&](std::int64_t p) {
+                const std::uint64_t bits = random_bits(random_key(7, sample), static_cast<std::uint64_t>(p));
+                return static_cast<std::int32_t>(bits % static_cast<std::uint64_t>(vocab));
+            };
             if (r.input == Input::tokens) static_cast<std::int32_t*>(r.to)[at] = token(s);
             if (r.input == Input::targets) static_cast<std::int32_t*>(r.to)[at] = token(s + 1);
             if (r.input == Input::mask) static_cast<std::uint8_t*>(r.to)[at] = (sample + s) % 7 != 3;
@@ -78,7 +81,8 @@ class Trainer {
         options.wire_axes.erase(std::unique(options.wire_axes.begin(), options.wire_axes.end()), options.wire_axes.end());
         wire_axes_ = options.wire_axes;
         arena_ = std::make_unique<Arena>(std::array<std::int64_t, tier_count>{program().peaks[0].arena, 0, 0}, "the test", world.rank(), threads);
-        engine.staging = {arena_->data(Tier::device) + arena_->size(Tier::device) - program().staging[0], static_cast<std::size_t>(program().staging[0])};
+        const std::int64_t staging = program().staging[0];
+        engine.staging = {arena_->data(Tier::device) + arena_->size(Tier::device) - staging, static_cast<std::size_t>(staging)};
         engine_ = std::make_unique<Engine>(world, engine);
         executor_ = std::make_unique<Executor>(program(), world, *engine_, *arena_, options);
         initialize(program(), at_, *arena_, 42, threads);
@@ -99,7 +103,8 @@ class Trainer {
     StepResult evaluate(std::int64_t number) {
         if (!evaluation_) {
             evaluation_programs_ = compile(config_, Purpose::evaluation, workspace_);
-            evaluation_ = std::make_unique<Executor>(evaluation_programs_->programs[static_cast<std::size_t>(at_[Axis::pp])], world_, *engine_, *arena_, options_);
+            const Program& here = evaluation_programs_->programs[static_cast<std::size_t>(at_[Axis::pp])];
+            evaluation_ = std::make_unique<Executor>(here, world_, *engine_, *arena_, options_);
         }
         return evaluation_->run(inputs(number, false));
     }
@@ -112,7 +117,9 @@ class Trainer {
         in.loss_scale = loss_scale;
         in.weight_decay = config_.optimizer.weight_decay;
         in.trace = trace;
-        in.load = [this, number](const LoadRequest& r) { load(r, number, config_.train.micro_batch_size * config_.grid.dp, config_.model.vocab_size); };
+        in.load = [this, number](const LoadRequest& r) {
+            load(r, number, config_.train.micro_batch_size * config_.grid.dp, config_.model.vocab_size);
+        };
         return in;
     }
 

@@ -163,7 +163,8 @@ TEST_CASE("peaks with adapters") {
 
 TEST_CASE("peaks with recompute") {
     std::string s;
-    for (const auto& [name, granularity] : {std::pair("none", Granularity::none), std::pair("selective", Granularity::selective), std::pair("full", Granularity::full)}) {
+    for (const auto& [name, granularity] : {std::pair("none", Granularity::none), std::pair("selective", Granularity::selective),
+                                            std::pair("full", Granularity::full)}) {
         Config c = small_gpt(8);
         c.recompute.granularity = granularity;
         s += peaks(fmt::format("one rank {}", name), c);

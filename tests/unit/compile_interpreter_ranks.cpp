@@ -161,7 +161,8 @@ std::map<std::string, std::vector<double>> Ranks::weights() {
             BufferId masters = -1;
             for (std::size_t b = 0; b < p.buffers.size(); ++b) {
                 const std::string& name = p.tables->name(p.buffers[b].name);
-                if (p.buffers[b].persistent && (name == "W." + flat.unit || name == "P." + flat.unit)) masters = static_cast<BufferId>(b);  // P comes second
+                if (p.buffers[b].persistent && (name == "W." + flat.unit || name == "P." + flat.unit))
+                    masters = static_cast<BufferId>(b);  // P comes second
             }
             const Home mine = home(rank, masters);
             for (const FlatSegment& s : flat.segments) gather(rank, s, mine, out[p.parameters[static_cast<std::size_t>(s.parameter)].name]);

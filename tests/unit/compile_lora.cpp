@@ -47,7 +47,8 @@ std::vector<Strategy> strategies() {
         {"pp 4 zero-bubble, the first layer alone", with(on_grid(with(small_gpt(4), adapted({"layers.0"})), 1, 1, 4, 1), zero_bubble)},
         {"pp 4 1f1b, the last layer alone", on_grid(with(small_gpt(4), adapted({"layers.3"})), 1, 1, 4, 1)},
         {"pp 4 zero-bubble, one matrix in the middle", with(on_grid(with(small_llama(4), adapted({"layers.2.mlp.gate"})), 1, 1, 4, 1), zero_bubble)},
-        {"pp 2 interleaved dp 2 stage 2, chunk 1 alone", with(with(on_grid(with(small_gpt(4), adapted({"1.attention"})), 2, 1, 2, 1), scheduled(Schedule::interleaved, 2)), stage(2))},
+        {"pp 2 interleaved dp 2 stage 2, chunk 1 alone",
+         with(with(on_grid(with(small_gpt(4), adapted({"1.attention"})), 2, 1, 2, 1), scheduled(Schedule::interleaved, 2)), stage(2))},
         {"stage 1 dp 4", with(on_grid(gpt, 4, 1, 1, 1), stage(1))},
         {"stage 2 dp 2 sp 2", with(on_grid(llama, 2, 1, 1, 2), stage(2))},
         {"stage 3 dp 2 tp 2 megatron", with(with(on_grid(gpt, 2, 2, 1, 1), megatron), stage(3))},
@@ -212,7 +213,8 @@ TEST_CASE("over tp adapters move no activation; where the sequence is cut over i
         CHECK(now.at(Part::backward_input) < without.at(Part::backward_input));  // the embedding wants no gradient
         CHECK(!now.contains(Part::backward_weight));
         const auto cut = moved_over_tensor(program_of(with(plain, megatron))), both = moved_over_tensor(program_of(with(lora, megatron)));
-        const std::int64_t tokens = base.train.micro_batch_size * base.model.seq_length, columns = base.model.num_layers * (std::ssize(linear_matrices(base.model, 0)) - 2);
+        const std::int64_t tokens = base.train.micro_batch_size * base.model.seq_length;
+        const std::int64_t columns = base.model.num_layers * (std::ssize(linear_matrices(base.model, 0)) - 2);
         CHECK(both.at(Part::forward) == cut.at(Part::forward) + columns * tokens * lora.lora.rank);
     }
 }
@@ -240,7 +242,8 @@ TEST_CASE("bytes of state at dp 4: the frozen weights' own and, of the adapters,
                 CHECK(p.trained == trained);
                 const StateBytes& s = p.programs[0].states;
                 const double frozen = row.frozen / (zero == 3 ? n : 1) * static_cast<double>(p.parameters - trained);
-                CHECK(static_cast<double>(s.weights + s.masters + s.moments + s.gradients) == frozen + row.trained[static_cast<std::size_t>(zero)] * static_cast<double>(trained));
+                const double of_trained = row.trained[static_cast<std::size_t>(zero)] * static_cast<double>(trained);
+                CHECK(static_cast<double>(s.weights + s.masters + s.moments + s.gradients) == frozen + of_trained);
                 CHECK(text(p).find(fmt::format("parameters  {}, {} of them trained", p.parameters, trained)) != std::string::npos);
             }
 }
@@ -263,9 +266,11 @@ TEST_CASE("FLOPs: twice the forward products for what is frozen, three times for
         for (std::int64_t l = first; l < 3; ++l)
             for (const LinearMatrix& x : linear_matrices(c.model, l)) adapters += 2.0 * static_cast<double>(x.adapter(8));
         const double below = static_cast<double>(first) * matrices(0, any), above = static_cast<double>(3 - first) * matrices(0, any);
-        CHECK(model_flops(c) == doctest::Approx(tokens * (below + 2 * (above + head) + static_cast<double>(first) * scores + 3 * static_cast<double>(3 - first) * scores + 3 * adapters)));
+        const double all_scores = static_cast<double>(first) * scores + 3 * static_cast<double>(3 - first) * scores;
+        CHECK(model_flops(c) == doctest::Approx(tokens * (below + 2 * (above + head) + all_scores + 3 * adapters)));
         // The first adapters read what nobody wants a gradient of.
-        first_inputs = matrices(first, [](const LinearMatrix& x) { return x.name.ends_with("q") || x.name.ends_with("k") || x.name.ends_with("v"); }) + 3 * 2.0 * 8 * 256;
+        const auto qkv = [](const LinearMatrix& x) { return x.name.ends_with("q") || x.name.ends_with("k") || x.name.ends_with("v"); };
+        first_inputs = matrices(first, qkv) + 3 * 2.0 * 8 * 256;
         const double products = below + 2 * (above + head) + 3 * adapters - first_inputs;
         const double attention = scores * causal * (3 + 2.5 * static_cast<double>(3 - first));
         CHECK(make_plan(c, {}, {}).hardware_flops == doctest::Approx(tokens * (products + attention)).epsilon(1e-9));

@@ -105,8 +105,8 @@ const std::vector<Share>& shares() {
              {"receive late", "receive early", "send late", "payloads of sends exchanged", "wrong peer", "message relabelled", "ring turn skipped",
               "mask of documents forgotten"}},
             {"sequence parallel", 1800,
-             {"receive late", "receive early", "send late", "payloads of sends exchanged", "wrong peer", "message relabelled", "wrong key-value group",
-              "loss scale forgotten", "another power of the loss scale"}},
+             {"receive late", "receive early", "send late", "payloads of sends exchanged", "wrong peer", "message relabelled",
+              "wrong key-value group", "loss scale forgotten", "another power of the loss scale"}},
             {"pipelines", 2800,
              {"sum over fewer axes", "ring one step short", "ring turn repeated", "ring turn skipped", "nesting of cuts exchanged",
               "wrong key-value group", "mask of documents forgotten"}},
@@ -120,8 +120,9 @@ const std::vector<Share>& shares() {
         for (Share& s : out)  // no tier but the device's
             for (const MutationKind& kind : tier_mutations()) s.lacks.insert(kind.name);
         out.push_back({"offload", 2500,
-                       {"ring turn skipped", "nesting of cuts exchanged", "wrong key-value group", "mask of documents forgotten", "the copy of an earlier gather",
-                        "gather behind its use", "sum over replicas dropped", "sum over replicas made twice", "old weights gathered", "results of a bucket exchanged"}});
+                       {"ring turn skipped", "nesting of cuts exchanged", "wrong key-value group", "mask of documents forgotten",
+                        "the copy of an earlier gather", "gather behind its use", "sum over replicas dropped",
+                        "sum over replicas made twice", "old weights gathered"}});
         return out;
     }();
     return all;

@@ -152,8 +152,12 @@ bool one_left_behind(const Site& s) {
 // Two tensors that travel together arrive in each other's place.
 bool results_exchanged(const Site& s) {
     const auto out = s.out();
-    const std::size_t a = s.random.below(out.size()), b = (a + 1 + s.random.below(out.size() - 1)) % out.size();
-    if (s.tensor(out[a]).type != s.tensor(out[b]).type) return false;
+    std::vector<std::pair<std::size_t, std::size_t>> alike;
+    for (std::size_t a = 0; a < out.size(); ++a)
+        for (std::size_t b = a + 1; b < out.size(); ++b)
+            if (s.tensor(out[a]).type == s.tensor(out[b]).type) alike.emplace_back(a, b);
+    if (alike.empty()) return false;
+    const auto [a, b] = s.random.one_of(alike);
     std::swap(s.input(s.op().inputs + a), s.input(s.op().inputs + b));
     return true;
 }

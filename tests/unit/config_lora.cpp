@@ -35,8 +35,8 @@ TEST_CASE_FIXTURE(ConfigFixture, "what is refused") {
     check_has(refusal("model: {lora: {rank: 8, dropout: 0.1}}\n"), "model.lora.dropout: found an unknown key");
     check_has(refusal("model: {lora: 8}\n"), "model.lora: found '8', allowed: a mapping of rank, alpha, targets");
     check_has(refusal("model: {lora: {rank: 8, targets: [q, q_proj]}}\n"),
-              "model.lora.targets: found 'q_proj', which no matrix of this model is called, allowed: all, or parts of the names layers.0 to layers.11, each "
-              "with attention.q, attention.k, attention.v, attention.o, mlp.up, mlp.down");
+              "model.lora.targets: found 'q_proj', which no matrix of this model is called, allowed: all, or parts of the names layers.0 to "
+              "layers.11, each with attention.q, attention.k, attention.v, attention.o, mlp.up, mlp.down");
     for (const char* wrong : {"gate", "layers.12", "layer", "attention.up", "head", "embedding", "norm", "weight"})
         check_has(refusal(std::string("model: {lora: {rank: 8, targets: [") + wrong + "]}}\n"), std::string("found '") + wrong + "'");
     CHECK(refusal("model: {activation: swiglu, lora: {rank: 8, targets: [gate, layers.11, layers.0.attention]}}\n").empty());

@@ -96,7 +96,8 @@ struct Bench {
         for (const Axis a : type.place.partial_sum.list()) keeps = keeps && c[a] == 0;
         std::byte* to = at(c, t);
         for (const Extent& e : slice_of(program.grid(), type.placed({}), c, type, c))
-            for (std::int64_t i = e.offset; i < e.offset + e.count; ++i, to += bytes_of(type.dtype)) write(to, type.dtype, keeps ? global[static_cast<std::size_t>(i)] : 0.0);
+            for (std::int64_t i = e.offset; i < e.offset + e.count; ++i, to += bytes_of(type.dtype))
+                write(to, type.dtype, keeps ? global[static_cast<std::size_t>(i)] : 0.0);
     }
 
     // Adds this rank's piece to the global tensor: to the copy that the ranks with its place along the Replicated axes make together.

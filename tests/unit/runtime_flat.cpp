@@ -58,7 +58,9 @@ struct Unit : Bench {
 };
 
 // Element i of the flat gradient, which differs from one tp coordinate to the next.
-float gradient(std::int64_t i, int tp) { return static_cast<float>(random_normal(3 + static_cast<std::uint64_t>(tp), static_cast<std::uint64_t>(i))); }
+float gradient(std::int64_t i, int tp) {
+    return static_cast<float>(random_normal(3 + static_cast<std::uint64_t>(tp), static_cast<std::uint64_t>(i)));
+}
 
 }  // namespace
 
