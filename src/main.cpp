@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
         return run(argc, argv);
     } catch (const std::exception& e) {
         const Failure failure = failure_of(e);
-        complain(argc, argv, failure);
+        complain(failure);
         return static_cast<int>(failure.exit);
     }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -84,13 +85,12 @@ void World::refuse_threads(int provided) {
     const std::string name = library();
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0)
+        fmt::print(stderr, "quadrille: MPI_THREAD_MULTIPLE (level {}) is needed, but {} offers level {}\n", static_cast<int>(MPI_THREAD_MULTIPLE),
+                   name, provided);
+    MPI_Barrier(MPI_COMM_WORLD);  // a launcher ends the job once one rank has: not before the first has spoken
     MPI_Finalize();
-    if (rank != 0) {  // a launcher ends the job once one rank has: not before the first has spoken
-        std::this_thread::sleep_for(std::chrono::seconds(1));
-        throw Error(Exit::refused, "");
-    }
-    throw Error(Exit::refused, fmt::format("MPI_THREAD_MULTIPLE (level {}) is needed, but {} offers level {}",
-                                           static_cast<int>(MPI_THREAD_MULTIPLE), name, provided));
+    throw Error(Exit::refused, "");
 }
 
 World::~World() {

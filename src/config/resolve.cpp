@@ -87,6 +87,19 @@ void resolve_device(Config& config, const Settings& settings, const Job& job, Ru
                              bytes_text(d.memory_limit), bytes_text(d.host_memory_limit), bytes_text(memory), job.ranks_per_node));
 }
 
+// Keys that say something for nothing. A resolved input has them all, so only what differs from the default is told. A plan may propose nvme for
+// what has no home there yet.
+void warn_of_no_effect(const Config& config, const Job& job, std::vector<std::string>& warnings) {
+    if (config.train.precision != Precision::fp16 && config.loss_scale != LossScaleConfig{})
+        warnings.push_back("loss_scale has no effect without train.precision fp16");
+    const OffloadConfig& o = config.offload;
+    const OffloadConfig usual;
+    if (job.planning || o.uses(OffloadTo::nvme)) return;
+    for (const auto& [key, differs] : {std::pair{"nvme_path", o.nvme_path != usual.nvme_path}, {"block_size", o.block_size != usual.block_size},
+                                       {"queue_depth", o.queue_depth != usual.queue_depth}})
+        if (differs) warnings.push_back(fmt::format("offload.{} has no effect while nothing is offloaded to nvme", key));
+}
+
 }  // namespace
 
 Config resolve(const Settings& settings, const Origin& origin, const Job& job, Problems& problems,
@@ -104,6 +117,7 @@ Config resolve(const Settings& settings, const Origin& origin, const Job& job, P
     if (config.sequence.method == SequenceMethod::ulysses && !settings.given("sequence.layout"))
         config.sequence.layout = SequenceLayout::contiguous;
     resolve_paths(config, settings, origin, job, problems, warnings);
+    warn_of_no_effect(config, job, warnings);
     return config;
 }
 

@@ -41,22 +41,24 @@ Ladder more_recompute(const Config& c) {
     return out;
 }
 
-// To host memory, or to disk: where the input names no directory, the change has a word in its place.
+// To host memory, or to disk: in the run's own directory where the input names none.
 Ladder other_tiers(const Config& c) {
     const OffloadConfig& o = c.offload;
     Ladder out;
     Overrides all;
     for (const char* to : {"cpu", "nvme"}) {
-        for (const auto& [what, now] : {std::pair{"optimizer", o.optimizer}, {"activations", o.activations}, {"parameters", o.parameters}}) {
-            if (now != OffloadTo::none) continue;
+        for (const auto& [what, now] :
+             {std::pair{"optimizer", o.optimizer}, {"gradients", o.gradients}, {"activations", o.activations}, {"parameters", o.parameters}}) {
+            if (now != OffloadTo::none || (std::string(to) == "nvme" && std::string(what) == "gradients")) continue;
             out.push_back({fmt::format("offload.{}={}", what, to)});
             all.push_back(out.back()[0]);
         }
+        if (std::string(to) == "nvme" && o.gradients == OffloadTo::none) all.push_back("offload.gradients=cpu");
         if (all.size() > 1) out.push_back(all);
         all.clear();
         if (std::string(to) == "nvme" && o.nvme_path.empty())
             for (Overrides& change : out)
-                if (change[0].ends_with("=nvme")) change.push_back("offload.nvme_path=DIRECTORY");
+                if (change[0].ends_with("=nvme")) change.push_back("offload.nvme_path=.");
     }
     return out;
 }

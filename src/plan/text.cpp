@@ -135,10 +135,10 @@ std::string advice(const std::vector<Suggestion>& suggestions) {
     }
     if (s.empty())
         return "no change that was tried makes it fit: smaller passes, ZeRO stages, recompute, sequence parallelism, offload, "
-               "bf16 and finer grids of\n"
-               "the same ranks, alone and together\n";
-    return fmt::format("changes that fit, bytes per rank, by cost (FLOPs, and {} for each byte that a rank sends or copies; "
-                       "1 is the input as it is):\n", flops_per_byte) + s;
+               "bf16 and finer grids of the same ranks,\n"
+               "alone and together\n";
+    return fmt::format("changes that fit, bytes per rank, by cost (FLOPs, and {} for each byte that a rank sends or copies; 1 is the input\n"
+                       "as it is), last those that change the numbers; in place of overrides of the same keys:\n", flops_per_byte) + s;
 }
 
 std::string json(const Plan& plan) {

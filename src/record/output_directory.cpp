@@ -52,11 +52,26 @@ std::string obstacle(const fs::path& directory, const std::string& config_yaml) 
     return "";
 }
 
-// What a record that makes room is called from then on: after its run's start, "run-2026-01-31T12-00-00Z.h5".
-fs::path former_name(const fs::path& directory) {
+// What a record that makes room, or its trace, is called from then on: after its run's start, "run-2026-01-31T12-00-00Z.h5", or the next
+// such name that is free.
+fs::path former_name(const fs::path& directory, const std::string& stem = "run") {
     std::string time = read_record(directory / "run.h5").start_time;
     std::replace_if(time.begin(), time.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '-');
-    return "run-" + time + ".h5";
+    fs::path name = fmt::format("{}-{}.h5", stem, time);
+    std::error_code ignored;
+    for (int number = 2; fs::exists(directory / name, ignored); ++number) name = fmt::format("{}-{}-{}.h5", stem, time, number);
+    return name;
+}
+
+// The record gets its other name beside its own, which it loses when the new run's first write replaces it: at no moment is there none.
+void keep_former(const fs::path& directory) {
+    std::error_code reason;
+    const fs::path name = former_name(directory), trace = former_name(directory, "trace");
+    fs::create_hard_link(directory / "run.h5", directory / name, reason);
+    if (reason) fs::copy_file(directory / "run.h5", directory / name, reason);  // a file system without links
+    if (!reason && fs::exists(directory / "trace.h5")) fs::rename(directory / "trace.h5", directory / trace, reason);
+    if (reason)
+        throw Error(Exit::io_failed, fmt::format("{}: run.h5 cannot be kept as {}: {}", directory.string(), name.string(), reason.message()));
 }
 
 // The nearest ancestor that exists must be a directory that can be written, else creating fails later.
@@ -109,7 +124,7 @@ std::unique_ptr<OutputLock> create_output(const fs::path& directory, bool overwr
     fs::create_directories(directory, reason);
     if (reason) refuse(directory, fmt::format("cannot be made: {}", reason.message()));
     auto lock = std::make_unique<OutputLock>(directory);
-    if (!overwrite && fs::exists(directory / "run.h5", reason)) fs::rename(directory / "run.h5", directory / former_name(directory), reason);
+    if (!overwrite && fs::exists(directory / "run.h5", reason)) keep_former(directory);
     std::vector<fs::path> leftovers;
     for (const auto& entry : fs::directory_iterator(directory, reason))
         if (is_leftover(entry.path().filename().string())) leftovers.push_back(entry.path());

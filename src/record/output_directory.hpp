@@ -29,8 +29,8 @@ class OutputLock {
 };
 
 // Makes the directory and its parents and removes what an earlier run left that this one may not replace (trace.h5, temporary
-// files; never a file that is not ours). With `overwrite` run.h5 stays until the first write replaces it, else it is kept under the name
-// that check_output has said. Throws Error{refused} if it cannot be made, Error{io_failed} if it cannot be cleared.
+// files; never a file that is not ours). run.h5 stays until the first write replaces it; without `overwrite` it is kept, and its
+// trace, under the name that check_output has said. Throws Error{refused} if it cannot be made, Error{io_failed} if it cannot be cleared.
 std::unique_ptr<OutputLock> create_output(const std::filesystem::path& directory, bool overwrite);
 
 }  // namespace quadrille

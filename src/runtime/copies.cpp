@@ -114,7 +114,7 @@ bool Copies::advance_disk(Lane& lane) {
     arena_.file().poll();
     for (auto it = lane.begin(); it != lane.end() && it->begun;) {
         if (!arena_.file().done(it->transfer)) { ++it; continue; }
-        it->copied = it->copy.to.end - it->copy.to.begin;
+        it->copied = *it->moved;
         finish(*it);
         it = lane.erase(it);
         moved = true;
@@ -133,8 +133,11 @@ void Copies::begin(Job& job) {
     job.begun = true;
     job.record.entered = job.record.peer_entered = now();
     const ByteRange &from = job.copy.from, &to = job.copy.to;
-    if (to.tier == Tier::nvme) job.transfer = arena_.file().write(to.begin, arena_.data(from.tier) + from.begin, from.end - from.begin);
-    if (from.tier == Tier::nvme) job.transfer = arena_.file().read(from.begin, arena_.data(to.tier) + to.begin, from.end - from.begin);
+    if (job.copy.queue != Queue::disk) return;
+    job.moved = std::make_shared<std::int64_t>(0);
+    const std::int64_t bytes = from.end - from.begin;
+    if (to.tier == Tier::nvme) job.transfer = arena_.file().write(to.begin, arena_.data(from.tier) + from.begin, bytes, job.moved);
+    else job.transfer = arena_.file().read(from.begin, arena_.data(to.tier) + to.begin, bytes, job.moved);
 }
 
 void Copies::copy_piece(Job& job) {

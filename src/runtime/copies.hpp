@@ -41,7 +41,7 @@ class Copies {
     // Gives up, since something else has failed: once it returns, no copy touches memory or its times again (the file's transfers end by
     // themselves, and use memory until then), and whoever waits or starts gets `why`. Of several failures the first stays.
     void fail(std::exception_ptr why);
-    // How many of the copies started may still be under way; never less than are.
+    // How many of the copies started may still be under way; never less than are. For tests.
     std::size_t unfinished();
 
   private:
@@ -52,8 +52,9 @@ class Copies {
         MoveTimes* times = nullptr;
         MoveTimes record;
         CopyTicket number = 0;
-        std::int64_t copied = 0;                // bytes, of a copy in memory
+        std::int64_t copied = 0;                // bytes
         TransferTicket transfer = -1;              // of the file, once it has begun
+        MovedBytes moved;                          // by it
         bool begun = false;
     };
     using Lane = std::deque<Job>;

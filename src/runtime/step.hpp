@@ -27,7 +27,8 @@ struct StepInputs {
     double loss_scale = 1;                     // a power of two; for programs that scale the loss, which are fp16's
     double lr = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;
     std::function<void(const LoadRequest&)> load;
-    bool trace = false;                        // fill StepResult::events and timeline
+    bool trace = false;                        // fill StepResult::events
+    bool trace_memory = false;                 // fill StepResult::timeline
 };
 
 // An op on its queue: 0 is the compute queue, 1 + i that of the moves over wire axes i, then the tier_queues. Seconds on this rank's now().

@@ -96,7 +96,7 @@ StepResult StepRun::finish(World& world, int loss_rank) {
         if (result_.updated) result_.clip_factor = clip_factor(scalars_.norm2, tasks_.clip());
     }
     result_.memory = tasks_.memory();
-    if (inputs_.trace) result_.timeline = tasks_.timeline();
+    if (inputs_.trace_memory) result_.timeline = tasks_.timeline();
     ledger_.charge(Category::other, now());
     result_.time = ledger_.times();
     result_.seconds = ledger_.seconds();

@@ -23,6 +23,16 @@ FileShape shape(const ScratchFile& file, std::int64_t block_bytes) {
     return {file.name(), file.bytes(), block_bytes, file.memory_alignment(), direct ? file_alignment : 1};
 }
 
+// What transfers pass through: the file's own memory, else what the options give.
+std::span<std::byte> bounce_memory(const NvmeOptions& options, const AlignedMemory& own) {
+    const std::int64_t bytes = NvmeFile::staging_bytes(options);
+    if (own) return {own.get(), static_cast<std::size_t>(bytes)};
+    require(static_cast<std::int64_t>(options.staging.size()) == bytes, "storage: staging of another size than staging_bytes");
+    require(reinterpret_cast<std::uintptr_t>(options.staging.data()) % static_cast<std::uintptr_t>(nvme_alignment) == 0,
+            "storage: staging begins at a multiple of nvme_alignment");
+    return options.staging;
+}
+
 }  // namespace
 
 std::int64_t NvmeFile::staging_bytes(const NvmeOptions& options) {
@@ -33,19 +43,17 @@ std::int64_t NvmeFile::staging_bytes(const NvmeOptions& options) {
 NvmeFile::NvmeFile(const NvmeOptions& options)
     : file_(options.directory, options.bytes, options.access, notes_),
       own_(options.staging.empty() ? aligned_memory(staging_bytes(options)) : AlignedMemory()),
-      bounce_(own_ ? std::span(own_.get(), static_cast<std::size_t>(staging_bytes(options))) : options.staging), carrier_(options.carrier),
-      engine_(make_engine(options, file_, bounce_, carrier_, notes_)), transfers_(*engine_, shape(file_, nvme_bytes(options.block_size)), bounce_) {
-    require(static_cast<std::int64_t>(bounce_.size()) == staging_bytes(options), "storage: staging of another size than staging_bytes");
+      bounce_(bounce_memory(options, own_)), carrier_(options.carrier),
+      engine_(make_engine(options, file_, bounce_, carrier_, notes_)), transfers_(*engine_, shape(file_, nvme_bytes(options.block_size)), bounce_) {}
+
+TransferTicket NvmeFile::read(std::int64_t offset, std::byte* memory, std::int64_t bytes, MovedBytes moved) {
+    require(offset % nvme_alignment == 0, "storage: a region of the nvme tier begins at a multiple of nvme_alignment");
+    return transfers_.submit(Direction::read, offset, memory, bytes, std::move(moved));
 }
 
-TransferTicket NvmeFile::read(std::int64_t offset, std::byte* memory, std::int64_t bytes) {
+TransferTicket NvmeFile::write(std::int64_t offset, const std::byte* memory, std::int64_t bytes, MovedBytes moved) {
     require(offset % nvme_alignment == 0, "storage: a region of the nvme tier begins at a multiple of nvme_alignment");
-    return transfers_.submit(Direction::read, offset, memory, bytes);
-}
-
-TransferTicket NvmeFile::write(std::int64_t offset, const std::byte* memory, std::int64_t bytes) {
-    require(offset % nvme_alignment == 0, "storage: a region of the nvme tier begins at a multiple of nvme_alignment");
-    return transfers_.submit(Direction::write, offset, const_cast<std::byte*>(memory), bytes);  // a write reads its memory
+    return transfers_.submit(Direction::write, offset, const_cast<std::byte*>(memory), bytes, std::move(moved));  // it reads its memory
 }
 
 }  // namespace quadrille

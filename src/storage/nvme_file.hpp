@@ -57,10 +57,11 @@ class NvmeFile {
 
     // Submit a transfer of `bytes` (any number, from 0) between `memory` (anywhere) and the file at `offset`, and return its ticket at once. The
     // memory must stay, and for a write stay as it is, until the ticket is done.
+    // `*moved`, where given, grows by what the system says it has moved of these bytes: by all of them before the ticket is done.
     // After a transfer has failed, these and all functions below throw the same Error{io_failed}, with file and bytes; by then nothing is
     // in flight.
-    TransferTicket read(std::int64_t offset, std::byte* memory, std::int64_t bytes);
-    TransferTicket write(std::int64_t offset, const std::byte* memory, std::int64_t bytes);
+    TransferTicket read(std::int64_t offset, std::byte* memory, std::int64_t bytes, MovedBytes moved = nullptr);
+    TransferTicket write(std::int64_t offset, const std::byte* memory, std::int64_t bytes, MovedBytes moved = nullptr);
 
     // Takes what has ended and starts what comes next, without waiting; true while anything is under way. Call it often: only it and
     // wait() keep queue_depth blocks in flight.

@@ -37,12 +37,12 @@ Transfers::~Transfers() {
     }
 }
 
-TransferTicket Transfers::submit(Direction direction, std::int64_t offset, std::byte* memory, std::int64_t bytes) {
+TransferTicket Transfers::submit(Direction direction, std::int64_t offset, std::byte* memory, std::int64_t bytes, MovedBytes moved) {
     check();
     require(bytes >= 0 && offset >= 0 && offset + bytes <= file_.bytes, "storage: a request within its file");
     require(offset % file_.length_alignment == 0, "storage: a request begins at a multiple of the file's alignment");
     const TransferTicket ticket = first_ + static_cast<TransferTicket>(requests_.size());
-    requests_.push_back({direction, offset, memory, bytes});
+    requests_.push_back({direction, offset, memory, bytes, std::move(moved)});
     cut_blocks();
     start();
     return ticket;
@@ -99,25 +99,28 @@ void Transfers::take_end(const BlockEnd& end) {
     } else if (end.result < slot.block.bytes) {  // goes on at the last aligned place that it reached
         retry(slot, end.result / file_.length_alignment * file_.length_alignment, fmt::format("only {} bytes at once", end.result));
     } else {
-        finish(slot);
+        finish(slot, end.result);
     }
 }
 
 void Transfers::retry(Slot& slot, std::int64_t moved, const std::string& problem) {
     slot.vain_tries = moved > 0 ? 0 : slot.vain_tries + 1;
     if (slot.vain_tries > most_vain_tries) return fail(slot, fmt::format("{}, {} times", problem, slot.vain_tries));
+    slot.moved += moved;
     slot.block.offset += moved;
     slot.block.memory += moved;
     slot.block.bytes -= moved;
     starting_.push_back(slot.block);
 }
 
-void Transfers::finish(Slot& slot) {
+void Transfers::finish(Slot& slot, std::int64_t moved) {
     const auto index = static_cast<std::size_t>(slot.block.slot);
     const std::byte* bounced = bounce_.data() + static_cast<std::int64_t>(index) * file_.block_bytes;
     const bool went_round = slot.block.memory >= bounced && slot.block.memory < bounced + file_.block_bytes;
     if (went_round && slot.block.direction == Direction::read) std::memcpy(slot.memory, bounced, static_cast<std::size_t>(slot.bytes));
-    requests_[static_cast<std::size_t>(slot.ticket - first_)].ended += slot.bytes;
+    Request& r = requests_[static_cast<std::size_t>(slot.ticket - first_)];
+    r.ended += slot.bytes;
+    if (r.moved) *r.moved += std::min(slot.moved + moved, slot.bytes);  // less the padding
     free_slots_.push_back(slot.block.slot);
 }
 
@@ -144,7 +147,7 @@ void Transfers::cut_block(Request& r, TransferTicket ticket) {
     free_slots_.pop_back();
     Slot& slot = slots_[static_cast<std::size_t>(s)];
     const std::int64_t bytes = std::min(file_.block_bytes, r.bytes - r.cut), padded = aligned_up(bytes, file_.length_alignment);
-    slot = {{r.direction, r.offset + r.cut, r.memory + r.cut, padded, s}, ticket, r.memory + r.cut, bytes, 0};
+    slot = {{r.direction, r.offset + r.cut, r.memory + r.cut, padded, s}, ticket, r.memory + r.cut, bytes, 0, 0};
     const bool fits = padded == bytes && reinterpret_cast<std::uintptr_t>(slot.memory) % static_cast<std::uintptr_t>(file_.memory_alignment) == 0;
     if (!fits) {
         slot.block.memory = bounce_.data() + s * file_.block_bytes;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,9 @@ namespace quadrille {
 
 // A request's number, from 0, ascending.
 using TransferTicket = std::int64_t;
+
+// A counter that a request shares with whoever submitted it, who may go away first.
+using MovedBytes = std::shared_ptr<std::int64_t>;
 
 // What the transfers may assume of their file.
 struct FileShape {
@@ -37,7 +41,7 @@ class Transfers {
     Transfers& operator=(const Transfers&) = delete;
 
     // See NvmeFile, whose functions these are.
-    TransferTicket submit(Direction direction, std::int64_t offset, std::byte* memory, std::int64_t bytes);
+    TransferTicket submit(Direction direction, std::int64_t offset, std::byte* memory, std::int64_t bytes, MovedBytes moved = nullptr);
     bool poll();
     bool done(TransferTicket ticket) const;
     void wait(TransferTicket ticket);
@@ -48,6 +52,7 @@ class Transfers {
         std::int64_t offset = 0;
         std::byte* memory = nullptr;
         std::int64_t bytes = 0;
+        MovedBytes moved = {};
         std::int64_t cut = 0;    // bytes that are in blocks
         std::int64_t ended = 0;  // bytes of ended blocks
     };
@@ -56,6 +61,7 @@ class Transfers {
         TransferTicket ticket = 0;
         std::byte* memory = nullptr;  // the request's
         std::int64_t bytes = 0;       // the request's; the block may be longer
+        std::int64_t moved = 0;       // by the engine's word, up to where the block goes on
         int vain_tries = 0;
     };
 
@@ -64,7 +70,7 @@ class Transfers {
     void collect(bool wait);
     void take_end(const BlockEnd& end);
     void retry(Slot& slot, std::int64_t moved, const std::string& problem);
-    void finish(Slot& slot);
+    void finish(Slot& slot, std::int64_t moved);
     void fail(const Slot& slot, const std::string& problem);
     void cut_blocks();
     void cut_block(Request& request, TransferTicket ticket);

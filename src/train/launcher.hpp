@@ -7,8 +7,9 @@ namespace quadrille {
 // Ranks that a launcher has started, by this process's environment; 1 where none is known.
 int launched_ranks();
 
-// Prints a failure that has left every subcommand. What is refused before MPI is started (bad usage), all ranks refuse alike, and the job says
-// once: MPI is started for it, which alone knows the first rank and keeps the launcher from ending it before it has spoken.
-void complain(int argc, char** argv, const Failure&);
+// Prints a failure that has left every subcommand. What is refused before MPI is started (bad usage), all ranks refuse alike, and the first one
+// says: that rank by the launcher's variables, since MPI is for those who train and would wait for ranks that never come. The others give it
+// two seconds before they return.
+void complain(const Failure&);
 
 }  // namespace quadrille

@@ -9,6 +9,7 @@
 #include "train/device.hpp"
 #include "train/machine.hpp"
 
+#include <fmt/ranges.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -189,13 +190,18 @@ void Session::take_memory() {
         arena_.emplace(std::array{bytes[0], bytes[1], std::int64_t{0}}, purpose, world.rank(), config.device.threads);
     });
     engine.staging = {arena_->data(Tier::device) + bytes[0] - staging, static_cast<std::size_t>(staging)};
-    if (bytes[2] > 0)
-        together(world, [&] {
-            NvmeOptions file = nvme_options(config);
-            file.bytes = bytes[2];
-            arena_->open_file(file);
-            for (const std::string& note : arena_->file().notes()) notes.push_back(note);
-        });
+    std::string said;
+    together(world, [&] {
+        if (bytes[2] == 0) return;  // a stage without anything there
+        NvmeOptions file = nvme_options(config);
+        file.bytes = bytes[2];
+        arena_->open_file(file);
+        said = fmt::format("{}", fmt::join(arena_->file().notes(), "\n"));
+    });
+    std::set<std::string> distinct;
+    for (const std::string& of_rank : world.gather(said)) distinct.insert(of_rank);
+    for (const std::string& note : distinct)
+        if (!note.empty()) notes.push_back(note);
     engine_.emplace(world, engine);
     ExecutorOptions options;
     options.threads = config.device.threads;

@@ -154,12 +154,15 @@ StepResult Trainer::train_step(std::int64_t step, const StepBatch& batch, double
     in.weight_decay = c.optimizer.weight_decay;
     in.load = [&](const LoadRequest& r) { copy_input(batch.batch, block, r); };
     in.trace = c.output.trace && step <= traced_steps;
+    in.trace_memory = c.output.trace && tells_memory(step);
     StepResult r = s_.train().run(in);
     r.loss = without_nan_sign(r.loss);
     r.grad_norm = without_nan_sign(r.grad_norm);
     updates_ += r.updated;
     return r;
 }
+
+bool Trainer::tells_memory(std::int64_t step) const { return step == std::min(timed_memory_step, s_.config.train.steps); }
 
 // Loss and norm are the same on every rank, so all decide alike.
 bool Trainer::diverged(const StepResult& r, std::int64_t step) {
@@ -251,7 +254,7 @@ void Trainer::keep_trace(const StepResult& r, std::int64_t step) {
         for (const OpEvent& e : events) block.events.push_back({e.queue, first_label(rank) + e.op, e.begin + shift(rank), e.end + shift(rank)});
         trace_.blocks.push_back(std::move(block));
     }
-    if (step != std::min(timed_memory_step, s_.config.train.steps)) return;
+    if (!tells_memory(step)) return;
     for (const std::vector<TracedMemory>& rows : gather_rows(s_.world, memory_over_time(r, s_.world.rank())))
         for (TracedMemory m : rows) {
             m.op += first_label(m.rank);

@@ -25,6 +25,7 @@ class Trainer {
     StepResult train_step(std::int64_t step, const StepBatch&, double lr);
     void note_memory(const StepResult&);
     bool evaluate(std::int64_t step);      // false: the loss is not finite, and the policy is to stop
+    bool tells_memory(std::int64_t step) const;
     bool diverged(const StepResult&, std::int64_t step);
     bool overflowed(std::int64_t step);    // of gradients, in fp16. Whether the run must end
     double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }

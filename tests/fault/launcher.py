@@ -31,7 +31,7 @@ def cpus_of_their_own(trainer):
     """Two ranks that somebody has bound to a CPU each share none: one thread each, and nothing to warn of."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
-        return []
+        return f"skipped: two CPUs are needed, this process may use {len(cpus)}"
     script = trainer.folder / "bound.sh"
     script.write_text(f'#!/bin/sh\ncpu={cpus[0]}\n[ "${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-0}}}}" = 0 ] || cpu={cpus[1]}\n'
                       f'exec taskset -c $cpu {trainer.binary} "$@"\n')

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from trainer import Trainer, numpy, parse_arguments, read_record, report, show, stop, write_counting_text  # noqa: E402
+from trainer import Trainer, check_ledgers, numpy, parse_arguments, read_record, report, show, stop, write_counting_text  # noqa: E402
 
 import disk  # noqa: E402
 import launcher  # noqa: E402
@@ -55,6 +55,8 @@ def check_record(case, result):
         complaints.append(f"steps {told} are told of, the record has the losses {record['steps/loss']}, norms {record['steps/grad_norm']}")
     if case.exit_code == DIVERGED and [step for step, good in zip(steps, finite) if not good and step not in scaled] != steps[-1:]:
         complaints.append(f"a run that stops does so at the first step that is not finite: {record['steps/loss']}, {record['steps/grad_norm']}")
+    if len(steps):  # a run that has stopped before its first step was recorded has measured nothing
+        complaints += check_ledgers(record)
     return complaints + ([] if case.steps in (None, len(steps)) else [f"{case.steps} steps were due, the record has {steps}"])
 
 
@@ -94,10 +96,30 @@ def check_usage(trainer):
         said = [line for line in result.stderr.splitlines() if line.startswith("quadrille:")]
         if result.exit_code != REFUSED or len(said) != 1:
             complaints.append(f"{arguments} on 2 ranks: exit {REFUSED} with one message for the job was due\n{show(result)}")
+    complaints += check_who_speaks(trainer)
     for command in ("train", "plan", "bench", "inspect"):
         result = trainer.run([command, "--help"], seconds=30)
         if result.exit_code != DONE or f"quadrille {command}" not in result.stdout or result.stderr:
             complaints.append(f"{command} --help: its usage was due\n{show(result)}")
+    return complaints
+
+
+def check_who_speaks(trainer):
+    """Bad usage is the first rank's to tell, by the variables of the launcher; it waits for no rank that may never start."""
+    complaints = []
+    for variables, says in ((["OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0"], 1), (["OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1"], 0),
+                            (["PMI_SIZE=2", "PMI_RANK=1"], 0), (["SLURM_STEP_NUM_TASKS=2", "PMIX_RANK=1"], 0),
+                            (["SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0"], 1), (["SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1"], 0),
+                            (["SLURM_NTASKS=2", "SLURM_PROCID=0"], 1), (["SLURM_STEP_NUM_TASKS=1", "SLURM_PROCID=1"], 1)):
+        result = trainer.run(["plan", "missing.yaml"], seconds=30, environment=[v.split("=") for v in variables])
+        if result.exit_code != REFUSED or len(result.stderr.splitlines()) != says:
+            complaints.append(f"{variables}: exit {REFUSED} and {says} lines were due\n{show(result)}")
+    script = trainer.folder / "first.sh"
+    script.write_text(f'#!/bin/sh\n[ "${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-0}}}}" = 0 ] || exit 0\nexec {trainer.binary} "$@"\n')
+    script.chmod(0o755)
+    result = Trainer(script, trainer.environment.get("MPIRUN"), trainer.folder).run(["plan", "missing.yaml"], ranks=2, seconds=30)
+    if result.exit_code != REFUSED or "missing.yaml" not in result.stderr:
+        complaints.append(f"the first rank alone: exit {REFUSED} with a message was due\n{show(result)}")
     return complaints
 
 

@@ -60,7 +60,6 @@ int threads(int argc, char** argv) {
     try {
         const World world(&argc, &argv);
     } catch (const Error& error) {
-        if (*error.what() != '\0') std::fprintf(stderr, "%s\n", error.what());
         return static_cast<int>(error.exit());
     }
     return 0;

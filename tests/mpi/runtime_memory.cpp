@@ -131,10 +131,15 @@ TEST_CASE("a trace holds every op once, inside the step") {
     CHECK(std::adjacent_find(ops.begin(), ops.end()) == ops.end());
     CHECK(label(trainer.program(), trainer.program().ops[0]).starts_with("S "));
     const auto top = std::max_element(s.timeline[0].begin(), s.timeline[0].end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
-    CHECK(top->books == s.memory[0].books);
+    CHECK(top->books == trainer.program().peaks[0].books);
     CHECK(s.timeline[0].size() > 20);
     CHECK(s.timeline[0].back().bytes == s.timeline[0].back().books[0] + s.timeline[0].back().books[2] + s.timeline[0].back().books[4]);
     const StepResult untraced = trainer.step(1);
     CHECK(untraced.events.empty());
     CHECK(untraced.timeline[0].empty());
+    StepInputs events_alone = trainer.inputs(2, true);
+    events_alone.trace_memory = false;
+    const StepResult without_memory = trainer.run(events_alone);
+    CHECK(without_memory.events.size() == s.events.size());
+    CHECK(without_memory.timeline[0].empty());
 }

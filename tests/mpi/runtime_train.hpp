@@ -1,5 +1,6 @@
 // A tiny model trained through the executor, on any grid and on one rank, from data that is a function of global indices alone.
 #pragma once
+#include "base/error.hpp"
 #include "base/random.hpp"
 #include "compile/compile.hpp"
 #include "parameters.hpp"
@@ -97,7 +98,13 @@ class Trainer {
     double loss_scale = 1024;  // of programs that scale the loss
 
     StepResult step(std::int64_t number, bool trace = false) { return run(inputs(number, trace)); }
-    StepResult run(const StepInputs& in) { return executor_->run(in); }
+    // As measured, a step takes the memory that was planned, book by book.
+    StepResult run(const StepInputs& in) {
+        const StepResult result = executor_->run(in);
+        for (std::size_t t = 0; t < tier_count; ++t)
+            require(result.memory[t].books == program().peaks[t].books, "measured memory is not the predicted");
+        return result;
+    }
 
     // The loss of a step's batch, by the evaluation program, which stands on the same arena.
     StepResult evaluate(std::int64_t number) {
@@ -116,7 +123,7 @@ class Trainer {
         in.lr = config_.optimizer.lr;
         in.loss_scale = loss_scale;
         in.weight_decay = config_.optimizer.weight_decay;
-        in.trace = trace;
+        in.trace = in.trace_memory = trace;
         in.load = [this, number](const LoadRequest& r) {
             load(r, number, config_.train.micro_batch_size * config_.grid.dp, config_.model.vocab_size);
         };

@@ -146,16 +146,17 @@ def covering(factors):
     return rows
 
 
-def homes():
+def homes(models, ranks, shards, turn):
     """Stages, shards, recompute, offload and schedules in pairs: bit for bit the same grid and stage without recompute and offload."""
     def offload(kind, *tiers):
         return ["", *(f"offload.{kind}={tier}" for tier in tiers)]
     factors = [["pp2 1f1b", "", "pp2 gpipe", "pp2 zero-bubble", "pp2 interleaved v2"], ["zero3", "zero2", "zero1", "zero0"],
-               ["shard2", "", "shard1"], ["full", "selective", ""], offload("optimizer", "nvme", "cpu"), offload("parameters", "nvme", "cpu"),
+               shards, ["full", "selective", ""], offload("optimizer", "nvme", "cpu"), offload("parameters", "nvme", "cpu"),
                offload("activations", "nvme", "cpu"), offload("gradients", "cpu")]
-    for number, (schedule, stage, shard, *ways) in enumerate(covering(factors)):
-        split = " ".join(filter(None, ["dp4", schedule, stage, shard]))
-        yield from bits("deep" if number % 2 else "deep-llama", split, " ".join(filter(None, ways)))
+    turned = [values[turn % len(values):] + values[:turn % len(values)] for values in factors]  # so that other values meet in a row
+    for number, (schedule, stage, shard, *ways) in enumerate(covering(turned)):
+        split = " ".join(filter(None, [ranks, schedule, stage, shard]))
+        yield from bits(models[number % len(models)], split, " ".join(filter(None, ways)))
 
 
 GROUPS = {
@@ -316,7 +317,8 @@ GROUPS = {
                            "offload.gradients=cpu", "offload.activations=cpu", "offload.activations=nvme",
                            "offload.optimizer=nvme offload.parameters=nvme offload.gradients=cpu offload.activations=nvme")),
     ],
-    "homes": list(homes()),
+    "homes": [*homes(["deep", "deep-llama"], "dp4", ["shard2", "", "shard1"], 0), *homes(["odd"], "dp3", ["", "shard1", "shard3"], 1)],
+    "homes-grids": [*homes(["lora-deep"], "dp2 tp2", ["", "shard2", "shard1"], 2), *homes(["dropout-llama"], "dp2 sp2", ["shard1", "", "shard2"], 3)],
     "lora": [
         *close("lora", "dp2", "dp8", "tp2", "tp8", "tp2 megatron-sp", "pp2", "pp4", "sp2", "sp8", "sp2 ulysses", "dp2 tp2", "dp2 pp2", "dp2 sp2",
                "tp2 pp2", "tp2 sp2", "pp2 sp2", "dp2 tp2 pp2", "tp2 pp2 sp2 megatron-sp", "dp2 micro2"),
@@ -324,7 +326,8 @@ GROUPS = {
         *close("lora-odd", "dp3", "tp3", "pp5", "sp3", "tp3 pp2 megatron-sp", "dp2 sp3 zero3"),
         *close("lora-above", "pp4", "dp2 pp2", "tp2 pp2 zero-bubble", "dp2 pp4 zero3"),
         *bits("lora-deep", "pp2", "gpipe", "interleaved v2", "zero-bubble", "gpipe v2"),
-        *bits("lora-above", "pp4", "gpipe", "zero-bubble", "full", "offload.activations=cpu"),
+        *bits("lora-above", "pp4", "gpipe", "zero-bubble", "full", "offload.activations=cpu", "offload.optimizer=nvme",
+              "offload.optimizer=nvme offload.activations=nvme"),
         *stages("lora", "dp4", "dp2 tp2", "dp2 pp2 zero-bubble", "dp2 sp2", "dp4 shard2", "dp2 tp2 megatron-sp pp2"),
         *stages("lora-llama", "dp2 tp4", "dp8"),
         *stages("lora-odd", "dp3"),

@@ -3,12 +3,13 @@
 The numbers are those of the reports. A check is a function of a Lab that returns complaints; its first line says what it holds.
 """
 import functools
+import itertools
 import pathlib
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from trainer import Trainer, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
+from trainer import Trainer, check_ledgers, h5py, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
 
 import loss_scale  # noqa: E402
 
@@ -30,7 +31,10 @@ class Lab:
         result = self.trainer.train(source, ranks, [*changes.split(), "output.overwrite=true"], seconds, environment)
         if result.exit_code != 0:
             raise RuntimeError(show(result))
-        return read_record(result.output), result.stdout
+        record = read_record(result.output)
+        if broken := check_ledgers(record):
+            raise RuntimeError("\n".join([f"{ranks} ranks, {changes}:", *broken]))
+        return record, result.stdout
 
 
 def differences(name, ours, theirs, allowed):
@@ -161,17 +165,41 @@ def an_optimizer_elsewhere(lab):
 
 
 def what_recompute_needs_under_zero_3(lab):
-    """39: stage 3, recompute, prefetch and activations elsewhere together: the numbers of one rank, in the memory that was planned."""
-    reference, _ = lab.run(1)
+    """39: stage 3, recompute, prefetch, activations elsewhere, frozen weights or none: the numbers of one rank, in the memory that was planned."""
     complaints = []
-    for granularity in ("selective", "full"):
-        for prefetch in (0, 1):
-            for activations in ("none", "cpu"):
-                changes = f"recompute.granularity={granularity} sharding.prefetch={prefetch} offload.activations={activations}"
-                record, _ = lab.run(2, f"grid.dp=2 sharding.zero_stage=3 {changes}")
-                complaints += [f"{changes}: {c}" for c in losses(record, reference)]
-                if not numpy.array_equal(record["memory/predicted_peak"], record["memory/measured_peak"]):
-                    complaints.append(f"{changes}: {record['memory/measured_peak']} bytes, planned were {record['memory/predicted_peak']}")
+    for model in ({}, {"lora": {"rank": 4}}):
+        reference, _ = lab.run(1, model=model)
+        for granularity, prefetch, activations in itertools.product(("selective", "full"), (0, 1), ("none", "cpu")):
+            changes = f"recompute.granularity={granularity} sharding.prefetch={prefetch} offload.activations={activations}"
+            record, _ = lab.run(2, f"grid.dp=2 sharding.zero_stage=3 {changes}", model=model)  # holds the record to its plan
+            complaints += [f"{model} {changes}: {c}" for c in losses(record, reference)]
+    return complaints
+
+
+def a_trace_tells_memory(lab):
+    """The memory of step 2 over time, in a whole run's trace: it rises to what was planned on every rank and tier, when the ops named begin."""
+    record, _ = lab.run(4, f"grid.dp=2 grid.pp=2 offload.activations=cpu offload.optimizer=nvme offload.nvme_path={lab.folder} output.trace=true")
+    with h5py.File(lab.folder / "run-output" / "trace.h5", "r") as file:
+        trace, memory = ({name: item[()] for name, item in file[group].items()} for group in ("trace", "memory"))
+    complaints = []
+    if sorted(set(memory["rank"])) != [0, 1, 2, 3] or not set(memory["op"]) <= set(range(len(trace["ops"]))):
+        return [f"the ranks are {set(memory['rank'])}, the ops {memory['op'].min()} to {memory['op'].max()} of {len(trace['ops'])}"]
+    for rank in range(4):
+        computed = (trace["rank"] == rank) & (trace["step"] == 2) & (trace["queue"] == 0)
+        begins = dict(zip(trace["op"][computed].tolist(), trace["begin"][computed].tolist()))
+        end = trace["end"][(trace["rank"] == rank) & (trace["step"] == 2)].max()
+        for tier in range(len(memory["tiers"])):
+            of_both = (memory["rank"] == rank) & (memory["tier"] == tier)
+            ops, times, books = memory["op"][of_both], memory["time"][of_both], memory["bytes"][of_both]
+            planned = record["memory/predicted_peak"][rank, tier]
+            if not numpy.array_equal(books[books.sum(axis=1).argmax()], planned):
+                complaints.append(f"rank {rank}, tier {tier}: the trace rises to {books[books.sum(axis=1).argmax()]}, planned were {planned}")
+            if (numpy.diff(times) < 0).any() or (numpy.diff(ops) <= 0).any():
+                complaints.append(f"rank {rank}, tier {tier}: time runs backwards: {times}, ops {ops}")
+            # an op that computes nothing begins nowhere: then it is the next one that does, or the step's end
+            due = [min((b for op, b in begins.items() if op >= at), default=end) for at in ops]
+            if not numpy.array_equal(times, due):
+                complaints.append(f"rank {rank}, tier {tier}: changes at {times}, but the ops begin at {due}")
     return complaints
 
 
@@ -208,7 +236,7 @@ def throughput(lab):
 
 CHECKS = (rows_that_count_differently, a_batch_that_counts_nothing, one_line_per_step, accumulation_in_fp32, norm_before_clipping,
           bf16_weights_move, decay_spares_norms, fewer_elements_than_ranks, large_stage_messages, held_out_sample_of_one,
-          evaluation_without_dropout, throughput, an_optimizer_elsewhere, what_recompute_needs_under_zero_3, recompute_saves,
+          evaluation_without_dropout, throughput, an_optimizer_elsewhere, what_recompute_needs_under_zero_3, recompute_saves, a_trace_tells_memory,
           *loss_scale.CHECKS)
 
 

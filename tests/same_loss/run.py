@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from trainer import Trainer, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
+from trainer import Trainer, check_ledgers, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
 
 from cases import GROUPS, MODELS, overrides  # noqa: E402
 
@@ -68,31 +68,6 @@ def compare(case, record, reference):
         if not numpy.array_equal(record[f"steps/{name}"], reference[f"steps/{name}"]):
             complaints.append(f"{name} differs: {record[f'steps/{name}'][:3]}..., the reference {reference[f'steps/{name}'][:3]}...")
     return complaints, first, last
-
-
-def check_ledgers(record):
-    """Complaints about what a record promises of itself."""
-    complaints = []
-    pairs = (("memory/predicted_peak", "memory/measured_peak"), ("wire/predicted", "wire/sent"), ("copies/predicted", "copies/moved"))
-    for predicted, measured in pairs:
-        if not numpy.array_equal(record[predicted], record[measured]):
-            where = tuple(numpy.argwhere(record[predicted] != record[measured])[0])
-            complaints.append(f"{measured} at {where}: {record[measured][where]}, predicted {record[predicted][where]}")
-    return complaints + check_times(record)
-
-
-def check_times(record):
-    """Complaints about the time ledger: nothing is charged twice, and the ranks, which step together, agree on how long a step takes."""
-    wall, seconds = record["steps/seconds"], record["time/seconds"]  # the first is rank 0's
-    spent = seconds.sum(axis=2)
-    complaints = []
-    if not numpy.allclose(spent[:, 0], wall, rtol=1e-6, atol=1e-9):
-        complaints.append(f"the time categories of rank 0 sum to {spent[:, 0].sum():.6f} s, its steps to {wall.sum():.6f} s")
-    if (seconds < -1e-9).any():  # `other` is what is left of the step: below zero if a stretch was charged twice
-        complaints.append(f"a time category is negative: {seconds.min()} s")
-    if not numpy.allclose(spent.sum(axis=0), wall.sum(), rtol=0.5, atol=1):  # loosely: a busy machine may hold up a rank
-        complaints.append(f"the steps take {spent.sum(axis=0)} s on the ranks, by their categories, and {wall.sum()} s on rank 0's clock")
-    return complaints
 
 
 def check_case(runs, case):

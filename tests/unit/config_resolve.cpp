@@ -192,6 +192,26 @@ TEST_CASE_FIXTURE(ConfigFixture, "loss scales are powers of two, the first at le
     check_has(refusal("loss_scale: {initial: 2, minimum: 4}\n"), "found initial 2, allowed: at least minimum 4");
 }
 
+TEST_CASE_FIXTURE(ConfigFixture, "keys that have no effect are told of, unless they say what holds anyway") {
+    const auto told = [&](const std::string& text) {
+        std::vector<std::string> warnings;
+        load_config(file("t.yaml", "data: {format: synthetic}\n" + text), {}, job, &warnings);
+        std::string all;
+        for (const std::string& w : warnings) all += w + "; ";
+        return all;
+    };
+    CHECK(told("loss_scale: {window: 10}\n") == "loss_scale has no effect without train.precision fp16; ");
+    CHECK(told("loss_scale: {window: 10}\ntrain: {precision: fp16}\n") == "");
+    CHECK(told("loss_scale: {initial: 65536, window: 1000, minimum: 1}\n") == "");
+    CHECK(told("offload: {nvme_path: /tmp, queue_depth: 8}\n") == "");  // a plan
+    job = {.ranks = 1, .planning = false};
+    const std::string nowhere = " has no effect while nothing is offloaded to nvme; ";
+    CHECK(told("offload: {nvme_path: /tmp}\n") == "offload.nvme_path" + nowhere);
+    CHECK(told("offload: {optimizer: cpu, block_size: 4096, queue_depth: 8}\n") == "offload.block_size" + nowhere + "offload.queue_depth" + nowhere);
+    CHECK(told("offload: {optimizer: nvme, nvme_path: /tmp, block_size: 4096, queue_depth: 8}\n") == "");
+    CHECK(told("offload: {nvme_path: null, block_size: 1MiB, queue_depth: 32}\n") == "");
+}
+
 TEST_CASE_FIXTURE(ConfigFixture, "threads and memory come from the machine") {
     const std::string text = "data: {format: synthetic}\n";
     std::vector<std::string> warnings;

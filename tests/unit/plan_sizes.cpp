@@ -83,6 +83,19 @@ TEST_CASE("the layout of real models wastes little") {
     CHECK(waste("llama2-7b.yaml", 16, {"grid.tp=4", "grid.pp=4"}) < 0.01);
 }
 
+TEST_CASE("LoRA on Llama-2 7B, 8 ranks: 4.2 GiB a rank where training all of it takes 17.4") {
+    Job job;
+    job.ranks = 8;
+    const auto peak = [&](const std::vector<std::string>& overrides) {
+        std::int64_t most = 0;
+        const Config c = load_config(std::string(QUADRILLE_SOURCE) + "/inputs/llama2-7b-lora.yaml", overrides, job);
+        for (const ProgramPlan& p : make_plan(c, {}, {}).programs) most = std::max(most, p.peaks[0].arena);
+        return fmt::format("{:.1f} GiB", static_cast<double>(most) / (1 << 30));
+    };
+    CHECK(peak({}) == "4.2 GiB");
+    CHECK(peak({"model.lora=null"}) == "17.4 GiB");
+}
+
 TEST_CASE("Llama-3 405B on 16,384 ranks: compiled and verified in seconds") {
     Job job;
     job.ranks = 16384;

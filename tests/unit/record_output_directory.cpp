@@ -62,10 +62,17 @@ TEST_CASE("a record of the same model and no checkpoint: afresh, and it says so"
     CHECK(fs::exists(directory.path() / "run.h5"));
     CHECK(!fs::exists(directory.path() / "trace.h5"));
     CHECK(!fs::exists(directory.path() / "run.h5.partial-host-1-0"));
+    touch(directory.path() / "trace.h5");
     create_output(directory.path(), false);
-    CHECK(!fs::exists(directory.path() / "run.h5"));
-    CHECK(read_record(directory.path() / kept).steps.size() == record.steps.size());
-    RecordWriter(directory.path()).write(record);
+    RunRecord next = record;
+    next.command = "another";
+    RecordWriter(directory.path()).write(next);
+    CHECK(read_record(directory.path() / kept).command == record.command);
+    CHECK(read_record(directory.path() / "run.h5").command == "another");
+    CHECK(!fs::exists(directory.path() / "trace.h5"));
+    CHECK(fs::exists(directory.path() / "trace-2026-01-31T12-00-00Z.h5"));
+    create_output(directory.path(), false);  // of the same second
+    CHECK(read_record(directory.path() / "run-2026-01-31T12-00-00Z-2.h5").command == "another");
 
     CHECK(has(refusal(directory.path(), "model:\n  num_layers: 5\n"), "another model"));
     fs::create_directories(directory.path() / "checkpoints" / "step-00000010");

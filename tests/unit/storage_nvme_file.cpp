@@ -181,6 +181,22 @@ TEST_CASE("the memory that a file takes for itself is known without one") {
     CHECK(nvme_bytes(1) == 4096);
 }
 
+TEST_CASE("memory given to a file is as large as it needs, at a multiple of nvme_alignment") {
+    const TemporaryDirectory directory;
+    NvmeOptions given;
+    given.directory = directory.path();
+    given.bytes = 4096;
+    given.queue_depth = 2;
+    const std::int64_t bytes = NvmeFile::staging_bytes(given);
+    const Bytes even(1, bytes), shifted(1, bytes, 512);
+    given.staging = even.span();
+    CHECK(says(round_trip(given, 100), "whole"));
+    given.staging = even.span().first(static_cast<std::size_t>(bytes) - 4096);
+    CHECK_THROWS_AS(NvmeFile{given}, std::logic_error);
+    given.staging = shifted.span();
+    CHECK_THROWS_AS(NvmeFile{given}, std::logic_error);
+}
+
 TEST_CASE("an empty file is possible and holds nothing") {
     const TemporaryDirectory directory;
     for (const Variant& v : variants) {

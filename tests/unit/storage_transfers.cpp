@@ -113,6 +113,22 @@ TEST_CASE("memory that direct access takes is used as it is, all else goes throu
     CHECK(back.strips_are_whole());
 }
 
+TEST_CASE("bytes count as moved when the engine says so, and padding does not count") {
+    Toy toy;
+    const Bytes given(1, 5 * unit + 7);
+    const auto moved = std::make_shared<std::int64_t>(0);
+    const TransferTicket ticket = toy.transfers.submit(Direction::write, 0, given.data(), 5 * unit + 7, moved);
+    CHECK(*moved == 0);
+    toy.engine.one_at_once = true;
+    toy.transfers.poll();
+    CHECK(*moved == 2 * unit);
+    toy.engine.script = {unit};  // half of the second block
+    toy.transfers.poll();
+    CHECK(*moved == 2 * unit);
+    toy.transfers.wait(ticket);
+    CHECK(*moved == 5 * unit + 7);
+}
+
 TEST_CASE("an empty request is done at once") {
     Toy toy;
     const Bytes some(1, unit);
@@ -133,7 +149,9 @@ TEST_CASE("short transfers go on where they stopped, interrupted ones again") {
         CHECK(toy.engine.script.empty());
         CHECK(std::memcmp(toy.engine.file.data(), given.data(), 20 * unit) == 0);
         toy.engine.script = {-EAGAIN, 2 * unit + 1, -EINTR, 1, unit, 6 * unit, -EAGAIN};
-        toy.transfers.wait(toy.transfers.submit(Direction::read, 0, got.data(), 20 * unit));
+        const auto moved = std::make_shared<std::int64_t>(0);
+        toy.transfers.wait(toy.transfers.submit(Direction::read, 0, got.data(), 20 * unit, moved));
+        CHECK(*moved == 20 * unit);
         CHECK(got.equals(given));
         CHECK(got.strips_are_whole());
         for (const Block& b : toy.engine.started) CHECK(b.offset % unit == 0);
