@@ -42,7 +42,8 @@ ProgramPlan plan_program(const Program& p, const Grid& grid) {
     plan.first[Axis::pp] = p.coordinate;
     plan.count = grid.ranks() / grid.extent(Axis::pp);
     plan.operations = static_cast<std::int64_t>(p.ops.size());
-    plan.layers = std::count_if(p.flats.begin(), p.flats.end(), [](const Flat& f) { return f.unit.starts_with("layers."); });
+    const auto is_layer = [](const Flat& f) { return f.unit.starts_with("layers.") && !f.unit.ends_with(".lora"); };  // its adapters are a unit too
+    plan.layers = std::count_if(p.flats.begin(), p.flats.end(), is_layer);
     plan.peaks = p.peaks;
     plan.states = state_bytes(p);
     for (const Flat& f : p.flats) plan.parameters += f.end;

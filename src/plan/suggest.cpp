@@ -46,17 +46,18 @@ Ladder other_tiers(const Config& c) {
     const OffloadConfig& o = c.offload;
     Ladder out;
     Overrides all;
-    for (const char* to : {"cpu", "nvme"}) {
+    for (const OffloadTo tier : {OffloadTo::cpu, OffloadTo::nvme}) {
+        const bool disk = tier == OffloadTo::nvme;
         for (const auto& [what, now] :
              {std::pair{"optimizer", o.optimizer}, {"gradients", o.gradients}, {"activations", o.activations}, {"parameters", o.parameters}}) {
-            if (now != OffloadTo::none || (std::string(to) == "nvme" && std::string(what) == "gradients")) continue;
-            out.push_back({fmt::format("offload.{}={}", what, to)});
+            if (now != OffloadTo::none || (disk && std::string_view(what) == "gradients")) continue;
+            out.push_back({fmt::format("offload.{}={}", what, spelling(tier))});
             all.push_back(out.back()[0]);
         }
-        if (std::string(to) == "nvme" && o.gradients == OffloadTo::none) all.push_back("offload.gradients=cpu");
+        if (disk && o.gradients == OffloadTo::none) all.push_back("offload.gradients=cpu");
         if (all.size() > 1) out.push_back(all);
         all.clear();
-        if (std::string(to) == "nvme" && o.nvme_path.empty())
+        if (disk && o.nvme_path.empty())
             for (Overrides& change : out)
                 if (change[0].ends_with("=nvme")) change.push_back("offload.nvme_path=.");
     }

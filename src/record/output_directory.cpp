@@ -52,26 +52,25 @@ std::string obstacle(const fs::path& directory, const std::string& config_yaml) 
     return "";
 }
 
-// What a record that makes room, or its trace, is called from then on: after its run's start, "run-2026-01-31T12-00-00Z.h5", or the next
-// such name that is free.
-fs::path former_name(const fs::path& directory, const std::string& stem = "run") {
+// What tells a record that makes room from others: its run's start, "-2026-01-31T12-00-00Z", with a number where that is taken.
+std::string former_mark(const fs::path& directory) {
     std::string time = read_record(directory / "run.h5").start_time;
     std::replace_if(time.begin(), time.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '-');
-    fs::path name = fmt::format("{}-{}.h5", stem, time);
+    std::string mark = "-" + time;
     std::error_code ignored;
-    for (int number = 2; fs::exists(directory / name, ignored); ++number) name = fmt::format("{}-{}-{}.h5", stem, time, number);
-    return name;
+    const auto taken = [&](const char* stem) { return fs::exists(directory / (stem + mark + ".h5"), ignored); };
+    for (int number = 2; taken("run") || taken("trace"); ++number) mark = fmt::format("-{}-{}", time, number);
+    return mark;
 }
 
 // The record gets its other name beside its own, which it loses when the new run's first write replaces it: at no moment is there none.
 void keep_former(const fs::path& directory) {
     std::error_code reason;
-    const fs::path name = former_name(directory), trace = former_name(directory, "trace");
+    const std::string mark = former_mark(directory), name = "run" + mark + ".h5";
     fs::create_hard_link(directory / "run.h5", directory / name, reason);
     if (reason) fs::copy_file(directory / "run.h5", directory / name, reason);  // a file system without links
-    if (!reason && fs::exists(directory / "trace.h5")) fs::rename(directory / "trace.h5", directory / trace, reason);
-    if (reason)
-        throw Error(Exit::io_failed, fmt::format("{}: run.h5 cannot be kept as {}: {}", directory.string(), name.string(), reason.message()));
+    if (!reason && fs::exists(directory / "trace.h5")) fs::rename(directory / "trace.h5", directory / ("trace" + mark + ".h5"), reason);
+    if (reason) throw Error(Exit::io_failed, fmt::format("{}: run.h5 cannot be kept as {}: {}", directory.string(), name, reason.message()));
 }
 
 // The nearest ancestor that exists must be a directory that can be written, else creating fails later.
@@ -105,8 +104,8 @@ std::string check_output(const fs::path& directory, bool overwrite, const std::s
                            directory.string());
     const std::string why = obstacle(directory, config_yaml);
     if (!why.empty()) refuse(directory, why + "; choose another directory or set output.overwrite=true");
-    return fmt::format("output.directory: {} holds a record of the same model and no checkpoint: starting afresh; that record is kept as {}",
-                       directory.string(), former_name(directory).string());
+    return fmt::format("output.directory: {} holds a record of the same model and no checkpoint: starting afresh; that record is kept as run{}.h5",
+                       directory.string(), former_mark(directory));
 }
 
 OutputLock::OutputLock(const fs::path& directory) : descriptor_(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {

@@ -183,7 +183,7 @@ void Session::take_memory() {
     EngineOptions engine = engine_options(config);
     const std::int64_t staging = static_cast<std::int64_t>(groups.size()) * Engine::staging_bytes(engine);
     bytes[0] += staging;
-    if (bytes[2] > 0) bytes[1] += NvmeFile::staging_bytes(nvme_options(config));
+    if (bytes[2] > 0) bytes[1] = aligned_up(bytes[1], nvme_alignment) + NvmeFile::staging_bytes(nvme_options(config));
     // Alone in this: what follows is collective, and no rank may be left waiting in it.
     together(world, [&] {
         constexpr std::string_view purpose = "weights, gradients, optimizer state and activations";

@@ -9,15 +9,6 @@ using namespace quadrille::test;
 
 namespace {
 
-struct Axes { int dp, tp, pp, sp; };
-std::vector<Axes> some_grids(int ranks) {
-    switch (ranks) {
-        case 2: return {{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2}};
-        case 4: return {{1, 2, 1, 2}, {2, 1, 2, 1}, {1, 4, 1, 1}};
-        default: return {{1, 1, 1, 1}};
-    }
-}
-
 Config adapted(Config c) {
     c.lora = {3, 6, {"all"}};
     c.optimizer.lr = 1e-2;

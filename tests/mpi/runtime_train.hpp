@@ -36,6 +36,17 @@ inline Config tiny(bool llama) {
     return llama ? as_llama(c, 2) : c;
 }
 
+// Grids of so many ranks that have each axis where it can be.
+struct Axes { int dp, tp, pp, sp; };
+inline std::vector<Axes> some_grids(int ranks) {
+    switch (ranks) {
+        case 2: return {{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2}};
+        case 4: return {{1, 2, 1, 2}, {2, 1, 2, 1}, {1, 4, 1, 1}};
+        case 8: return {{1, 2, 2, 2}, {2, 2, 1, 2}};
+        default: return {{1, 1, 1, 1}};
+    }
+}
+
 // Counts every token but some, documents of 5 positions.
 inline void load(const LoadRequest& r, std::int64_t step, std::int64_t rows, std::int64_t vocab) {
     std::size_t at = 0;

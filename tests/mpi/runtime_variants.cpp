@@ -9,17 +9,6 @@ using namespace quadrille::test;
 
 namespace {
 
-// Grids of the world's size that have each axis where it can be.
-struct Axes { int dp, tp, pp, sp; };
-std::vector<Axes> some_grids(int ranks) {
-    switch (ranks) {
-        case 2: return {{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2}};
-        case 4: return {{1, 2, 1, 2}, {2, 1, 2, 1}, {1, 4, 1, 1}};
-        case 8: return {{1, 2, 2, 2}, {2, 2, 1, 2}};
-        default: return {{1, 1, 1, 1}};
-    }
-}
-
 double relative(double a, double b) { return std::abs(a - b) / std::max({std::abs(a), std::abs(b), 1e-30}); }
 
 void check_close(const Config& base, double tolerance) {

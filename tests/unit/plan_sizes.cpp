@@ -89,7 +89,12 @@ TEST_CASE("LoRA on Llama-2 7B, 8 ranks: 4.2 GiB a rank where training all of it 
     const auto peak = [&](const std::vector<std::string>& overrides) {
         std::int64_t most = 0;
         const Config c = load_config(std::string(QUADRILLE_SOURCE) + "/inputs/llama2-7b-lora.yaml", overrides, job);
-        for (const ProgramPlan& p : make_plan(c, {}, {}).programs) most = std::max(most, p.peaks[0].arena);
+        std::int64_t layers = 0;
+        for (const ProgramPlan& p : make_plan(c, {}, {}).programs) {
+            most = std::max(most, p.peaks[0].arena);
+            layers += p.layers;
+        }
+        CHECK(layers == c.model.num_layers);  // a layer's adapters, which are a unit of their own, are no layer
         return fmt::format("{:.1f} GiB", static_cast<double>(most) / (1 << 30));
     };
     CHECK(peak({}) == "4.2 GiB");

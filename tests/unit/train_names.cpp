@@ -2,6 +2,7 @@
 #include "record/run_record.hpp"
 #include "runtime/time_ledger.hpp"
 
+#include "ir/op.hpp"
 #include "ir/type.hpp"
 
 #include <doctest.h>
@@ -41,6 +42,13 @@ TEST_CASE("tiers and books of memory") {
     CHECK(of_enum<Tier>(tier_count) == of_record(RunRecord::tiers));
     CHECK(of_record(RunRecord::books) == Names{"weights", "gradients", "optimizer", "activations", "buffers"});
     CHECK(of_enum<Book>(book_count) == of_record(RunRecord::books));
+}
+
+TEST_CASE("queues between tiers") {
+    CHECK(of_record(RunRecord::copy_queues) == Names{"copy_in", "copy_out", "disk"});
+    Names queues;
+    for (const Queue queue : tier_queues) queues.emplace_back(name_of(queue));
+    CHECK(queues == of_record(RunRecord::copy_queues));
 }
 
 TEST_CASE("axes on the wire: dp, or its two factors, tp for both of its own, sp, pp, and sets joined by +") {
