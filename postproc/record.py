@@ -46,6 +46,8 @@ class Record:
     books: list
     predicted_peak: numpy.ndarray  # [rank, tier, book]
     measured_peak: numpy.ndarray
+    reserved: numpy.ndarray  # [rank, tier] bytes of the arenas, and of nvme's file
+    huge_pages: numpy.ndarray  # [rank, tier] bytes of the arenas in huge pages; -1: the system does not tell
     process_peak: numpy.ndarray  # [rank]
     wire_axes: list
     wire_predicted: numpy.ndarray  # [rank, axis] per step
@@ -100,6 +102,8 @@ def load(path):
             books=_names(f["memory/books"]),
             predicted_peak=f["memory/predicted_peak"][()],
             measured_peak=f["memory/measured_peak"][()],
+            reserved=f["memory/reserved"][()],
+            huge_pages=f["memory/huge_pages"][()],
             process_peak=f["memory/process_peak"][()],
             wire_axes=_names(f["wire/axes"]),
             wire_predicted=f["wire/predicted"][()],

@@ -15,7 +15,7 @@ struct Share {
     std::vector<float> values;
 };
 
-inline Share own_share(const Program& training, const Coordinate& at, const Arena& arena, int parameter, Copy what) {
+inline Share own_share(const Program& training, const Coordinate& at, const Arena& arena, int parameter, StateKind what) {
     Share own;
     for (const Piece& piece : pieces_of(training, at, arena, parameter, what)) {
         const std::size_t n = own.values.size();
@@ -42,7 +42,7 @@ inline bool put(const Share& share, std::vector<float>& whole, std::vector<bool>
 
 // The global value of training.parameters[parameter], in true shape and row-major, on rank 0; empty elsewhere. Collective over the world.
 // `replicas_equal` is set on rank 0: whether all copies of every element have the same bits.
-inline std::vector<float> gather_parameter(const Program& training, const World& world, const Arena& arena, int parameter, Copy what,
+inline std::vector<float> gather_parameter(const Program& training, const World& world, const Arena& arena, int parameter, StateKind what,
                                            bool* replicas_equal = nullptr) {
     Share share = own_share(training, training.grid().coordinate(world.rank()), arena, parameter, what);
     const std::array<std::int64_t, 2> sizes = {std::ssize(share.runs), std::ssize(share.values)};
@@ -75,7 +75,7 @@ inline bool replicas_equal(const Program& training, const World& world, const Ar
     bool all = true;
     for (std::size_t p = 0; p < training.parameters.size(); ++p) {
         bool equal = true;
-        gather_parameter(training, world, arena, static_cast<int>(p), Copy::weight, &equal);
+        gather_parameter(training, world, arena, static_cast<int>(p), StateKind::weight, &equal);
         all = all && equal;
     }
     return world.all(all);

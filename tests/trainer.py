@@ -104,6 +104,9 @@ def check_ledgers(record):
         if not numpy.array_equal(record[predicted], record[measured]):
             where = tuple(numpy.argwhere(record[predicted] != record[measured])[0])
             complaints.append(f"{measured} at {where}: {record[measured][where]}, predicted {record[predicted][where]}")
+    reserved, huge, planned = record["memory/reserved"], record["memory/huge_pages"], record["memory/predicted_peak"].sum(axis=2)
+    if (reserved < planned).any() or (reserved[planned == 0] != 0).any() or (huge < -1).any() or (huge > reserved).any() or (huge[:, 2] != 0).any():
+        complaints.append(f"reserved per tier: {reserved}, of it in huge pages: {huge}, planned: {planned}")
     return complaints + check_times(record)
 
 

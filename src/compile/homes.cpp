@@ -75,23 +75,23 @@ TensorType Homes::flat_type(int u, DType dtype, Book book, const Kept& kept) con
 }
 
 void Homes::declare_state(int u, const Model& model, const Config& config, bool training) {
-    const auto state = [&](char letter, const TensorType& t) {
-        const std::string name = fmt::format("{}.{}", letter, flat(u).unit);
-        return p_.declare(name, t, -1, p_.add_buffer(name, -1, t, true));
+    const auto state = [&](StateKind kind, const TensorType& t) {
+        const BufferId b = p_.add_state(kind, u, t);
+        return p_.declare(p_.tables->name(p_.buffers[static_cast<std::size_t>(b)].name), t, -1, b);
     };
     const TensorType fp32 = flat_type(u, DType::f32, Book::optimizer, optimizer);
     UnitState unit;
-    unit.weights = state('W', flat_type(u, model.activation, Book::weights, weights));
+    unit.weights = state(StateKind::weight, flat_type(u, model.activation, Book::weights, weights));
     if (!trained(u)) {
         units_.push_back(unit);
         return;
     }
-    if (model.activation != DType::f32) unit.master = state('P', fp32);
+    if (model.activation != DType::f32) unit.master = state(StateKind::master, fp32);
     if (config.optimizer.type == OptimizerType::adamw) {
-        unit.m = state('M', fp32);
-        unit.v = state('V', fp32);
+        unit.m = state(StateKind::m, fp32);
+        unit.v = state(StateKind::v, fp32);
     }
-    if (training) unit.gradient = p_.add_buffer("G." + flat(u).unit, -1, flat_type(u, model.weight_gradient, Book::gradients, gradients));
+    if (training) unit.gradient = p_.add_state(StateKind::gradient, u, flat_type(u, model.weight_gradient, Book::gradients, gradients));
     units_.push_back(unit);
 }
 

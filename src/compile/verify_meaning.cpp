@@ -68,15 +68,15 @@ class Meaning {
                 if (p.ops[i].kind != Kind::split) last[static_cast<std::size_t>(p.tensor(t).buffer)] = {t, static_cast<std::int32_t>(i)};
         }
         for (std::size_t b = 0; b < p.buffers.size(); ++b) {
-            const std::string& name = p.tables->name(p.buffers[b].name);
-            const Flat* flat = p.buffers[b].persistent ? flat_of(p, std::string_view(name).substr(2)) : nullptr;
-            if (!flat) continue;
+            if (!p.buffers[b].persistent || p.buffers[b].unit < 0) continue;
+            const Flat& flat = p.flats[static_cast<std::size_t>(p.buffers[b].unit)];
             const List& list = flat_[r][last[b].tensor];
-            const auto of_unit = last_of_unit.find(p.tables->intern(flat->unit));
+            const auto of_unit = last_of_unit.find(p.tables->intern(flat.unit));
             const std::int32_t op = last[b].op >= 0 || of_unit == last_of_unit.end() ? last[b].op : of_unit->second;
-            for (std::size_t i = 0; i < flat->segments.size(); ++i) {
-                const std::string& parameter = p.parameters[static_cast<std::size_t>(flat->segments[i].parameter)].name;
-                record(fmt::format("{} of {} after the step", name[0], parameter), {i < list.size() ? list[i] : Value{}, p.coordinate, op});
+            for (std::size_t i = 0; i < flat.segments.size(); ++i) {
+                const std::string& parameter = p.parameters[static_cast<std::size_t>(flat.segments[i].parameter)].name;
+                const Value value = i < list.size() ? list[i] : Value{};
+                record(fmt::format("{} of {} after the step", name_of(p.buffers[b].state), parameter), {value, p.coordinate, op});
             }
         }
     }
@@ -86,21 +86,15 @@ class Meaning {
         if (!fresh && !(it->second.value == made.value)) it->second = {Value{}, made.coordinate, made.op};  // two coordinates disagree
     }
 
-    static const Flat* flat_of(const Program& p, std::string_view unit) {
-        for (const Flat& f : p.flats)
-            if (f.unit == unit) return &f;
-        return nullptr;
-    }
-
-    // The state before the step: "W.layers.0" means that letter of each of the unit's parameters.
+    // The state before the step: that kind of each of the unit's parameters.
     static List initial(const Program& p, TensorId t) {
-        const std::string& name = p.tables->name(p.buffer(t).name);
+        const Buffer& b = p.buffer(t);
         List list;
-        if (const Flat* f = flat_of(p, std::string_view(name).substr(2)))
-            for (const FlatSegment& s : f->segments) {
-                const std::string& parameter = p.parameters[static_cast<std::size_t>(s.parameter)].name;
-                list.push_back((Hash("state") << static_cast<std::uint64_t>(name[0]) << hash_text(parameter)).value());
-            }
+        if (b.unit < 0) return list;
+        for (const FlatSegment& s : p.flats[static_cast<std::size_t>(b.unit)].segments) {
+            const std::string& parameter = p.parameters[static_cast<std::size_t>(s.parameter)].name;
+            list.push_back((Hash("state") << static_cast<std::uint64_t>(b.state) << hash_text(parameter)).value());
+        }
         return list;
     }
 

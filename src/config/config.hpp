@@ -67,7 +67,7 @@ struct SequenceConfig {
 struct PipelineConfig {
     Schedule schedule = Schedule::one_f_one_b;
     int virtual_stages = 1;
-    std::vector<int> layers_per_stage;  // empty: auto, spread by cost. else one entry per virtual stage (pp·virtual_stages)
+    std::vector<int> layers_per_stage;  // empty: auto, by cost. Else one entry per virtual stage (pp·virtual_stages)
     bool operator==(const PipelineConfig&) const = default;
 };
 struct ShardingConfig {

@@ -77,7 +77,7 @@ void grid_keys(std::vector<Key>& k) {
     k.push_back(integer("pipeline.virtual_stages", "1", from(1, 100000), bind<p, &P::virtual_stages>(),
                         "chunks per pp coordinate, for interleaved (2 or more) and gpipe"));
     k.push_back(number_of(KeyType::integers, "pipeline.layers_per_stage", "auto", from(1, 100000), bind<p, &P::layers_per_stage>(),
-                          "one count per chunk, pp x virtual_stages of them; auto = spread by cost"));
+                          "one count per chunk, pp x virtual_stages of them; auto = by cost: the head counts as the layers it is worth"));
 }
 
 void sharding_and_offload_keys(std::vector<Key>& k) {

@@ -3,9 +3,19 @@
 #include "base/error.hpp"
 #include "ir/table.hpp"
 
+#include <array>
 #include <limits>
 
 namespace quadrille {
+
+namespace {
+
+struct StateNames { char letter; std::string_view name; };
+constexpr std::array<StateNames, 6> state_names = {{{' ', "none"}, {'W', "weight"}, {'P', "master"}, {'M', "m"}, {'V', "v"}, {'G', "gradient"}}};
+
+}  // namespace
+
+std::string_view name_of(StateKind kind) { return state_names[static_cast<std::size_t>(kind)].name; }
 
 std::string Program::name(TensorId t) const {
     const Tensor& x = tensor(t);
@@ -20,6 +30,21 @@ std::vector<TensorId> Program::initial_state() const {
     for (std::size_t t = 0; t < tensors.size(); ++t)
         if (!made[t] && buffer(static_cast<TensorId>(t)).persistent) out.push_back(static_cast<TensorId>(t));
     return out;
+}
+
+TensorId Program::initial_state(StateKind kind, std::int32_t unit) const {
+    for (const TensorId t : initial_state())
+        if (buffer(t).state == kind && buffer(t).unit == unit) return t;
+    return -1;
+}
+
+BufferId Program::add_state(StateKind kind, std::int32_t unit, const TensorType& t) {
+    require(kind != StateKind::none, "ir: a buffer of state is of some kind");
+    const std::string name = fmt::format("{}.{}", state_names[static_cast<std::size_t>(kind)].letter, flats[static_cast<std::size_t>(unit)].unit);
+    const BufferId b = add_buffer(name, -1, t, kind != StateKind::gradient);
+    buffers.back().state = kind;
+    buffers.back().unit = unit;
+    return b;
 }
 
 BufferId Program::add_buffer(std::string_view name, std::int32_t microbatch, const TensorType& t, bool persistent) {

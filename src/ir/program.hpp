@@ -18,11 +18,18 @@ struct Tensor {
     std::int32_t microbatch = -1;
 };
 
+// What a buffer holds of a unit's training state: its weights as the ops read them, their fp32 masters, AdamW's moments, or the sum of the
+// step's gradients, which alone does not outlive the step.
+enum class StateKind : std::uint8_t { none, weight, master, m, v, gradient };
+std::string_view name_of(StateKind);
+
 // Storage. lay_out fills what it decides; the rest is known when the buffer is made.
 struct Buffer {
     NameId name = 0;
     std::int32_t microbatch = -1;
-    bool persistent = false;        // the training state: intact from step to step
+    bool persistent = false;        // intact from step to step
+    StateKind state = StateKind::none;
+    std::int32_t unit = -1;         // of the state: position in Program::flats
     Tier tier = Tier::device;
     Book book = Book::activations;
     std::int64_t bytes = 0;         // lay_out: extent
@@ -101,9 +108,13 @@ class Program {
     std::string name(TensorId) const;
     // The training state as the step finds it: tensors in persistent buffers that no op makes, in their order.
     std::vector<TensorId> initial_state() const;
+    // That of a unit; -1 where the program has none.
+    TensorId initial_state(StateKind, std::int32_t unit) const;
 
     // ---- building ----
     BufferId add_buffer(std::string_view name, std::int32_t microbatch, const TensorType&, bool persistent = false);
+    // The buffer of a unit's state (not of none), named "W.layers.0" and so on: W weights, P masters, M and V moments, G the sum of gradients.
+    BufferId add_state(StateKind, std::int32_t unit, const TensorType&);
     // A tensor without an op: an input of the program, or state. In a buffer of its own unless `buffer` is given.
     TensorId declare(std::string_view name, const TensorType&, std::int32_t microbatch = -1, BufferId buffer = -1, std::int64_t offset = 0,
                      AxisSet slice = {});

@@ -40,7 +40,7 @@ std::vector<std::string> trained_units(const Model&);
 // Rank coordinates of a resolved input: dp is replica x shard by `sharding.shard_size`, tp is split in tp x tq where key-value heads are too few.
 Grid grid_of(const Config&);
 
-// How many layers each chunk has: as given, else equal, else spread by cost (the head counts for what it computes).
+// How many layers each chunk has: as given, else by cost: the head counts as the layers that compute as much in a forward pass.
 std::vector<int> layers_per_chunk(const Config&);
 
 // The model of a resolved and checked input. Throws TypingError where a shape does not fit the grid.

@@ -16,8 +16,6 @@ std::vector<int> layers_per_chunk(const Config& c) {
     if (!c.pipeline.layers_per_stage.empty()) return c.pipeline.layers_per_stage;
     const auto chunks = static_cast<std::size_t>(c.grid.pp * c.pipeline.virtual_stages);
     const auto layers = static_cast<int>(c.model.num_layers);
-    const int even = layers / static_cast<int>(chunks);
-    if (even * static_cast<int>(chunks) == layers) return std::vector<int>(chunks, even);
     // Multiply-adds per token: of a block's weights and of the head, in units of a block.
     const ModelConfig& m = c.model;
     const double heads = static_cast<double>(2 * m.num_attention_heads + 2 * m.num_key_value_heads);  // q and o, k and v
@@ -29,7 +27,8 @@ std::vector<int> layers_per_chunk(const Config& c) {
     std::vector<double> cost(chunks, 1.0);
     cost.back() += head;
     for (int left = layers - static_cast<int>(chunks); left > 0; --left) {
-        const auto least = static_cast<std::size_t>(std::min_element(cost.begin(), cost.end()) - cost.begin());
+        // Of equals the last: under 1f1b earlier stages hold more micro-batches in flight.
+        const auto least = static_cast<std::size_t>(std::distance(std::min_element(cost.rbegin(), cost.rend()), cost.rend()) - 1);
         ++out[least];
         cost[least] += 1.0;
     }

@@ -15,10 +15,10 @@ namespace {
 StateBytes state_bytes(const Program& p) {
     StateBytes s;
     for (const Buffer& b : p.buffers) {
-        const char letter = p.tables->name(b.name).empty() ? ' ' : p.tables->name(b.name)[0];
-        if (b.persistent && b.book == Book::weights) s.weights += b.bytes;
-        if (b.persistent && b.book == Book::optimizer) (letter == 'P' ? s.masters : s.moments) += b.bytes;
-        if (b.book == Book::gradients && letter == 'G') s.gradients += b.bytes;  // where sums are kept, not on their way there
+        if (b.state == StateKind::weight) s.weights += b.bytes;
+        if (b.state == StateKind::master) s.masters += b.bytes;
+        if (b.state == StateKind::m || b.state == StateKind::v) s.moments += b.bytes;
+        if (b.state == StateKind::gradient) s.gradients += b.bytes;
     }
     return s;
 }

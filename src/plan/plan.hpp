@@ -4,7 +4,7 @@
 
 namespace quadrille {
 
-// Bytes of training state on one rank, by what it is; counted from the program's persistent buffers and gradient buffers.
+// Bytes of training state on one rank, by what it is; counted from the buffers where it is kept.
 struct StateBytes { std::int64_t weights = 0, masters = 0, moments = 0, gradients = 0; };
 
 // One distinct program: all ranks with this pp coordinate run it.

@@ -82,6 +82,9 @@ void read_ledgers(const Hdf5ImageReader& file, RunRecord& record) {
     const Dims peaks = {n, RunRecord::tiers.size(), RunRecord::books.size()};
     record.predicted_peak = ints(file, "/memory/predicted_peak", peaks);
     record.measured_peak = ints(file, "/memory/measured_peak", peaks);
+    const Dims cells = {n, RunRecord::tiers.size()};
+    record.reserved = ints(file, "/memory/reserved", cells);
+    record.huge_pages = ints(file, "/memory/huge_pages", cells);
     record.process_peak = ints(file, "/memory/process_peak", {n});
     record.wire_axes = file.strings("/wire/axes");
     const Dims wire = {n, record.wire_axes.size()};

@@ -129,16 +129,26 @@ std::string outcome(const RunRecord& record, const Input& input) {
                        input.value("train", "steps"), record.complete ? "complete" : "not complete", end);
 }
 
-// What no book holds of the largest process: libraries, the program's text, batches read ahead, what packing loses.
+// Of the largest process: its arenas, and what lies outside of them.
 std::string process_line(const RunRecord& record) {
     if (!any(record.process_peak)) return "";
     const auto largest = std::max_element(record.process_peak.begin(), record.process_peak.end());
-    std::int64_t outside = *largest;
-    for (const std::size_t tier : {device_tier, host_tier}) outside -= tier_peak(record.measured_peak, largest - record.process_peak.begin(), tier);
-    std::string line = fmt::format("  largest process, by the operating system: {}", format_bytes(*largest));
-    if (any(record.measured_peak) && outside >= 0)
-        line += fmt::format(", of which {} in no book (libraries, the program's text, batches, packing)", format_bytes(outside));
-    return line + "\n";
+    std::string text = fmt::format("  largest process, by the operating system: {}\n", format_bytes(*largest));
+    std::int64_t reserved = 0, huge = 0;
+    bool told = true;
+    for (const std::size_t tier : {device_tier, host_tier}) {
+        const auto cell = static_cast<std::size_t>(largest - record.process_peak.begin()) * n_tiers + tier;
+        if (cell >= std::min(record.reserved.size(), record.huge_pages.size()) || record.reserved[cell] == 0) continue;
+        reserved += record.reserved[cell];
+        told = told && record.huge_pages[cell] != RunRecord::not_told;
+        huge += record.huge_pages[cell];
+    }
+    if (reserved == 0) return text;
+    text += fmt::format("    its arenas, reserved at the start: {}", format_bytes(reserved));
+    if (told) text += fmt::format(", {} of it in huge pages", format_percent(static_cast<double>(huge), static_cast<double>(reserved)));
+    if (*largest >= reserved)
+        text += fmt::format("\n    outside of them: {} (MPI, HDF5, oneDNN, the program, batches read ahead)", format_bytes(*largest - reserved));
+    return text + "\n";
 }
 
 }  // namespace

@@ -46,6 +46,8 @@ void RunRecord::check_shapes() const {
     sized("time_seconds", time_seconds.size(), steps.size() * n * categories.size(), false);
     sized("predicted_peak", predicted_peak.size(), n * peak_cells, true);
     sized("measured_peak", measured_peak.size(), n * peak_cells, true);
+    sized("reserved", reserved.size(), n * tiers.size(), true);
+    sized("huge_pages", huge_pages.size(), n * tiers.size(), true);
     sized("process_peak", process_peak.size(), n, true);
     sized("wire_predicted", wire_predicted.size(), n * wire_axes.size(), true);
     sized("wire_sent", wire_sent.size(), n * wire_axes.size(), true);

@@ -42,6 +42,7 @@ struct RunRecord {
     static constexpr std::array<std::string_view, 3> copy_queues = {"copy_in", "copy_out", "disk"};
     static constexpr std::size_t peak_cells = tiers.size() * books.size();
     static constexpr std::int64_t still_running = -1;
+    static constexpr std::int64_t not_told = -1;
 
     std::string config_yaml;                         // the resolved input
     std::string command;                             // the command line as given
@@ -56,6 +57,7 @@ struct RunRecord {
     std::vector<EvaluationRow> evaluations;
 
     std::vector<std::int64_t> predicted_peak, measured_peak;  // [rank, tier, book] bytes at the tier's high-water mark
+    std::vector<std::int64_t> reserved, huge_pages;           // [rank, tier] bytes; huge_pages: not_told where the system does not tell
     std::vector<std::int64_t> process_peak;                   // [rank] bytes, the operating system's figure
 
     std::vector<std::string> wire_axes;                   // dp, tp, sp, pp, and sets joined by +

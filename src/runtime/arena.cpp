@@ -1,6 +1,7 @@
 #include "runtime/arena.hpp"
 
 #include "base/error.hpp"
+#include "base/proc.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,9 +30,16 @@ void touch(std::byte* data, std::int64_t size, int threads) {
     work(0, pages / n);
 }
 
+// Bytes of the process's memory that are in huge pages; none where the system does not tell.
+std::optional<std::int64_t> in_huge_pages() {
+    const auto kib = number_after("/proc/self/smaps_rollup", "AnonHugePages:");
+    return kib ? std::optional(*kib * 1024) : std::nullopt;
+}
+
 }  // namespace
 
 Arena::Arena(const std::array<std::int64_t, tier_count>& bytes, std::string_view purpose, std::int64_t rank, int threads) {
+    auto before = in_huge_pages();
     for (std::size_t t = 0; t < tier_count; ++t) {
         if (bytes[t] == 0) continue;
         const auto tier = static_cast<Tier>(t);
@@ -47,7 +55,7 @@ Arena::Arena(const std::array<std::int64_t, tier_count>& bytes, std::string_view
         }
         const auto address = reinterpret_cast<std::uintptr_t>(at);
         const std::uintptr_t aligned = (address + huge_page - 1) / huge_page * huge_page;
-        r = {at, mapped, reinterpret_cast<std::byte*>(aligned), bytes[t]};
+        r = {at, mapped, reinterpret_cast<std::byte*>(aligned), bytes[t], {}};
         madvise(r.data, static_cast<std::size_t>(r.size), MADV_HUGEPAGE);  // advice: no failure matters
         try {
             touch(r.data, r.size, threads);
@@ -55,6 +63,9 @@ Arena::Arena(const std::array<std::int64_t, tier_count>& bytes, std::string_view
             release();
             throw;
         }
+        const auto after = in_huge_pages();
+        if (before && after) r.huge_pages = std::clamp<std::int64_t>(*after - *before, 0, r.size);
+        before = after;
     }
 }
 

@@ -30,6 +30,8 @@ class Arena {
 
     // Of device or host.
     std::byte* data(Tier t) const { return reservations_[static_cast<std::size_t>(t)].data; }
+    // Bytes of device or host memory that the system gave in huge pages when they were touched; none where it does not tell.
+    std::optional<std::int64_t> huge_pages(Tier t) const { return reservations_[static_cast<std::size_t>(t)].huge_pages; }
     std::int64_t size(Tier t) const { return t != Tier::nvme ? reservations_[static_cast<std::size_t>(t)].size : file_ ? file_->bytes() : 0; }
 
   private:
@@ -38,6 +40,7 @@ class Arena {
         std::int64_t mapped = 0;
         std::byte* data = nullptr;  // aligned to a huge page
         std::int64_t size = 0;
+        std::optional<std::int64_t> huge_pages;  // bytes
     };
     void release();
     std::array<Reservation, tier_count> reservations_;

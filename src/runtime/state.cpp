@@ -23,20 +23,16 @@ struct Home {
     std::int64_t first = 0, count = 0;
 };
 
-class State {
+class Holdings {
   public:
-    State(const Program& program, const Coordinate& at, const Arena& arena) : program_(program), at_(at), arena_(arena) {}
+    Holdings(const Program& program, const Coordinate& at, const Arena& arena) : program_(program), at_(at), arena_(arena) {}
 
-    // Of a unit; none where the program has no such copy.
-    std::optional<Home> home(std::size_t unit, Copy what) const {
-        switch (what) {
-            case Copy::weight: return state('W', unit);
-            case Copy::master: return state('P', unit) ? state('P', unit) : state('W', unit);
-            case Copy::gradient: return gradient(unit);
-            case Copy::m: return state('M', unit);
-            case Copy::v: return state('V', unit);
-        }
-        return {};
+    // Of a unit, as it is before any op (a gradient: as its update reads it); none where the program has no such state.
+    std::optional<Home> home(std::size_t unit, StateKind what) const {
+        if (what == StateKind::gradient) return gradient(unit);
+        const TensorId t = program_.initial_state(what, static_cast<std::int32_t>(unit));
+        if (t < 0 && what == StateKind::master) return home(unit, StateKind::weight);
+        return t < 0 ? std::nullopt : std::optional(home_of(t));
     }
 
     // What the home holds of one of its unit's parameters; padding belongs to none.
@@ -58,15 +54,6 @@ class State {
     }
 
   private:
-    // The unit's persistent buffer of this letter, as it is before any op.
-    std::optional<Home> state(char letter, std::size_t unit) const {
-        const std::string name = fmt::format("{}.{}", letter, program_.flats[unit].unit);
-        for (const TensorId t : program_.initial_state())
-            if (program_.tables->name(program_.buffer(t).name) == name) return home_of(t);
-        return {};
-    }
-
-    // What the unit's update reads.
     std::optional<Home> gradient(std::size_t unit) const {
         for (const Op& op : program_.ops) {
             const bool updates = op.kind == Kind::adamw || op.kind == Kind::sgd;
@@ -137,30 +124,30 @@ void in_memory(const Home& home, Arena& arena, Make make) {
 
 void initialize(const Program& training, const Coordinate& at, Arena& arena, std::uint64_t seed, int threads) {
     omp_set_num_threads(threads);
-    const State state(training, at, arena);
+    const Holdings held(training, at, arena);
     for (std::size_t u = 0; u < training.flats.size(); ++u)
-        for (const Copy what : {Copy::weight, Copy::master, Copy::m, Copy::v}) {
-            const std::optional<Home> home = state.home(u, what);
+        for (const StateKind what : {StateKind::weight, StateKind::master, StateKind::m, StateKind::v}) {
+            const std::optional<Home> home = held.home(u, what);
             if (!home) continue;
             in_memory(*home, arena, [&](const Home& part) {
                 zero(part.data, part.count * bytes_of(part.dtype));
-                if (what == Copy::m || what == Copy::v) return;
+                if (what == StateKind::m || what == StateKind::v) return;
                 for (const FlatSegment& s : training.flats[u].segments) {
                     const Parameter& p = training.parameters[static_cast<std::size_t>(s.parameter)];
-                    if (p.init != Init::zeros) fill(state.pieces(s, part), p, random_key(seed, hash_text(p.name)));
+                    if (p.init != Init::zeros) fill(held.pieces(s, part), p, random_key(seed, hash_text(p.name)));
                 }
             });
         }
 }
 
-std::vector<Piece> pieces_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, Copy what) {
-    const State state(training, at, arena);
+std::vector<Piece> pieces_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, StateKind what) {
+    const Holdings held(training, at, arena);
     for (std::size_t u = 0; u < training.flats.size(); ++u)
         for (const FlatSegment& s : training.flats[u].segments) {
             if (s.parameter != parameter) continue;
-            const std::optional<Home> home = state.home(u, what);
+            const std::optional<Home> home = held.home(u, what);
             require(!home || home->data, "runtime: a parameter on disk has no pieces in memory");
-            return home ? state.pieces(s, *home) : std::vector<Piece>{};
+            return home ? held.pieces(s, *home) : std::vector<Piece>{};
         }
     return {};
 }

@@ -12,8 +12,6 @@ namespace quadrille {
 // element), padding is zero, so every grid starts from the same bits; moments are zero. Not collective.
 void initialize(const Program& training, const Coordinate& at, Arena& arena, std::uint64_t seed, int threads);
 
-enum class Copy : std::uint8_t { weight, master, gradient, m, v };  // master: the weight itself in fp32 runs
-
 // `count` elements of a parameter, from `element` on in its true shape and row-major, that stand one after the other at `data`.
 struct Piece {
     std::byte* data = nullptr;
@@ -21,9 +19,9 @@ struct Piece {
     std::int64_t element = 0, count = 0;
 };
 
-// What the rank at `at` holds of program.parameters[parameter]: nothing where another pp coordinate does, or where the program has no
-// such copy (moments of sgd). A gradient is what the last step left in its buffer: valid where nothing later in the step used that
-// memory. Tests put parameters together from these. Not collective.
-std::vector<Piece> pieces_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, Copy what);
+// What the rank at `at` holds of program.parameters[parameter]; its master is the weight itself in fp32 runs. Nothing where another pp
+// coordinate has the parameter, or where the program has no such state (moments of sgd). A gradient is what the last step left in its buffer:
+// valid where nothing later in the step used that memory. Tests put parameters together from these. Not collective.
+std::vector<Piece> pieces_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, StateKind what);
 
 }  // namespace quadrille

@@ -1,26 +1,16 @@
 #include "train/machine.hpp"
 
+#include "base/proc.hpp"
+
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 
 namespace quadrille {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The number that follows `key` in a file of "key number ..." lines; 0 where there is none.
-std::int64_t number_after(const fs::path& file, const std::string& key) {
-    std::ifstream in(file);
-    for (std::string line, word; std::getline(in, line);) {
-        std::istringstream words(line);
-        std::int64_t n = 0;
-        if (words >> word >> n && word == key) return n;
-    }
-    return 0;
-}
 
 // A file's one number; none where it is absent or says "max".
 std::optional<std::int64_t> number_in(const fs::path& file) {
@@ -39,7 +29,8 @@ constexpr Controller version_2{"memory.max", "memory.current", "inactive_file", 
 std::optional<std::int64_t> left_in(const fs::path& group, const Controller& c) {
     const auto limit = number_in(group / c.limit);
     if (!limit || *limit >= std::int64_t{1} << 60) return {};  // version 1 writes "none" as a huge number
-    const std::int64_t cache = number_after(group / "memory.stat", c.inactive) + number_after(group / "memory.stat", c.active);
+    const std::int64_t cache = number_after(group / "memory.stat", c.inactive).value_or(0) +
+                               number_after(group / "memory.stat", c.active).value_or(0);
     const std::int64_t used = number_in(group / c.usage).value_or(0) - cache;
     return std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, used));
 }
@@ -78,7 +69,7 @@ std::optional<std::int64_t> cgroup_left(const fs::path& membership, const fs::pa
 }
 
 std::int64_t memory_available() {
-    const std::int64_t system = number_after("/proc/meminfo", "MemAvailable:") * 1024;
+    const std::int64_t system = number_after("/proc/meminfo", "MemAvailable:").value_or(0) * 1024;
     const auto group = cgroup_left("/proc/self/cgroup", "/sys/fs/cgroup");
     return group && (system == 0 || *group < system) ? *group : system;
 }
@@ -95,7 +86,8 @@ std::optional<ProcessLimit> process_limit(int threads) {
     const auto consider = [&](auto resource, const char* used, std::int64_t per_thread, const char* name) {
         rlimit limit{};
         if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-        const std::int64_t left = static_cast<std::int64_t>(limit.rlim_cur) - number_after("/proc/self/status", used) * 1024 - threads * per_thread;
+        const std::int64_t taken = number_after("/proc/self/status", used).value_or(0) * 1024 + threads * per_thread;
+        const std::int64_t left = static_cast<std::int64_t>(limit.rlim_cur) - taken;
         if (!least || left < least->left) least = {std::max<std::int64_t>(0, left), name};
     };
     consider(RLIMIT_AS, "VmSize:", stack_bytes + heap_bytes, "ulimit -v");

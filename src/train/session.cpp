@@ -198,6 +198,13 @@ void Session::take_memory() {
         arena_->open_file(file);
         said = fmt::format("{}", fmt::join(arena_->file().notes(), "\n"));
     });
+    std::vector<std::int64_t> reserved, huge;
+    for (const Tier t : {Tier::device, Tier::host, Tier::nvme}) {
+        reserved.push_back(arena_->size(t));
+        huge.push_back(reserved.back() == 0 || t == Tier::nvme ? 0 : arena_->huge_pages(t).value_or(RunRecord::not_told));
+    }
+    record.reserved = world.gather(std::span<const std::int64_t>(reserved));
+    record.huge_pages = world.gather(std::span<const std::int64_t>(huge));
     std::set<std::string> distinct;
     for (const std::string& of_rank : world.gather(said)) distinct.insert(of_rank);
     for (const std::string& note : distinct)

@@ -100,7 +100,7 @@ Run train(const std::string& model, int steps, std::vector<std::string> override
     const Program& program = session.program();
     int index = 0;
     for (const Parameter& p : program.parameters)
-        run.gradients[p.name] = test::gather_parameter(program, world(), session.arena(), index++, Copy::gradient);
+        run.gradients[p.name] = test::gather_parameter(program, world(), session.arena(), index++, StateKind::gradient);
     return run;
 }
 

@@ -17,7 +17,7 @@ Config adapted(Config c) {
 
 std::vector<std::vector<float>> weights(Trainer& t) {
     std::vector<std::vector<float>> out;
-    for (std::size_t i = 0; i < t.program().parameters.size(); ++i) out.push_back(t.gather(static_cast<int>(i), Copy::weight));
+    for (std::size_t i = 0; i < t.program().parameters.size(); ++i) out.push_back(t.gather(static_cast<int>(i), StateKind::weight));
     return out;
 }
 

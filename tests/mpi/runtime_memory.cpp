@@ -69,7 +69,7 @@ TEST_CASE("non-finite gradients write nothing, on all ranks alike") {
     Trainer trainer(world(), c);
     const Program& p = trainer.program();
     // One weight of the last unit of one rank becomes infinite.
-    const std::vector<float> before = trainer.gather(0, Copy::master);
+    const std::vector<float> before = trainer.gather(0, StateKind::master);
     for (const Op& op : p.ops)
         if (op.kind == Kind::adamw && world().rank() == world().size() - 1) {
             const ByteRange r = range_of(p, p.grid().coordinate(world().rank()), p.inputs(op)[0]);
@@ -79,11 +79,11 @@ TEST_CASE("non-finite gradients write nothing, on all ranks alike") {
     const StepResult s = trainer.step(0);
     CHECK(!s.updated);
     CHECK(!std::isfinite(s.grad_norm));
-    const std::vector<float> after = trainer.gather(0, Copy::m);
+    const std::vector<float> after = trainer.gather(0, StateKind::m);
     CHECK(std::all_of(after.begin(), after.end(), [](float x) { return x == 0; }));
     const bool alike = world().all(!s.updated);
     CHECK(alike);
-    if (world().size() > 1) CHECK(trainer.gather(0, Copy::master) == before);
+    if (world().size() > 1) CHECK(trainer.gather(0, StateKind::master) == before);
 }
 
 TEST_CASE("fp16: an overflow writes nothing, on all ranks alike; the same step at a smaller scale updates") {
@@ -93,7 +93,8 @@ TEST_CASE("fp16: an overflow writes nothing, on all ranks alike; the same step a
     const auto everything = [&] {
         std::vector<std::vector<float>> all;
         for (std::size_t p = 0; p < trainer.program().parameters.size(); ++p)
-            for (const Copy what : {Copy::weight, Copy::master, Copy::m, Copy::v}) all.push_back(trainer.gather(static_cast<int>(p), what));
+            for (const auto what : {StateKind::weight, StateKind::master, StateKind::m, StateKind::v})
+                all.push_back(trainer.gather(static_cast<int>(p), what));
         return all;
     };
     const auto before = everything();

@@ -141,7 +141,7 @@ class Trainer {
         return in;
     }
 
-    std::vector<float> gather(int parameter, Copy what) { return gather_parameter(program(), world_, *arena_, parameter, what); }
+    std::vector<float> gather(int parameter, StateKind what) { return gather_parameter(program(), world_, *arena_, parameter, what); }
 
     Trained train(int steps) {
         Trained out;
@@ -149,7 +149,7 @@ class Trainer {
         out.wire_axes = wire_axes_;
         out.wire = wire();
         for (int k = 0; k < steps; ++k) out.steps.push_back(step(k));
-        for (std::size_t p = 0; p < program().parameters.size(); ++p) out.parameters.push_back(gather(static_cast<int>(p), Copy::master));
+        for (std::size_t p = 0; p < program().parameters.size(); ++p) out.parameters.push_back(gather(static_cast<int>(p), StateKind::master));
         out.replicas_equal = replicas_equal(program(), world_, *arena_);
         return out;
     }

@@ -77,8 +77,8 @@ TEST_CASE("first weights are the same bits on every grid, each parameter its own
         Trainer grid(world(), on_grid(base, g.dp, g.tp, g.pp, g.sp));
         const Program& p = grid.program();
         for (std::size_t i = 0; i < p.parameters.size(); ++i) {
-            const std::vector<float> a = grid.gather(static_cast<int>(i), Copy::weight), b = one.gather(static_cast<int>(i), Copy::weight);
-            const std::vector<float> m = grid.gather(static_cast<int>(i), Copy::m);
+            const std::vector<float> a = grid.gather(static_cast<int>(i), StateKind::weight), b = one.gather(static_cast<int>(i), StateKind::weight);
+            const std::vector<float> m = grid.gather(static_cast<int>(i), StateKind::m);
             if (world().rank() != 0) continue;
             CHECK(a == b);
             CHECK(std::all_of(m.begin(), m.end(), [](float x) { return x == 0; }));
@@ -152,7 +152,7 @@ TEST_CASE("gathered gradients have the norm that the step reports") {
             const StepResult s = trainer.step(0);
             double squares = 0;
             for (std::size_t p = 0; p < trainer.program().parameters.size(); ++p)
-                for (const float x : trainer.gather(static_cast<int>(p), Copy::gradient)) squares += static_cast<double>(x) * x;
+                for (const float x : trainer.gather(static_cast<int>(p), StateKind::gradient)) squares += static_cast<double>(x) * x;
             if (world().rank() == 0) CHECK(std::sqrt(squares) == doctest::Approx(s.grad_norm).epsilon(1e-6));
             CHECK(s.clip_factor == doctest::Approx(std::min(1.0, 0.5 / s.grad_norm)).epsilon(1e-5));
         }

@@ -287,9 +287,14 @@ GROUPS = {
         *stages("gpt", "dp4 shard2 micro1", "dp4 shard1"),
         *stages("dropout", "dp4 shard2 pp2"),
     ],
+    "zero-buckets": [  # 8: one element, 1000 bytes, a layer, more than the model; early or not; and the same again, five times
+        *(case for stage in range(4) for case in bits("gpt", f"dp2 zero{stage}", *(
+            f"comm.bucket_size={size} comm.overlap={overlap}" for size in (1, 1000, 200000, "1GiB") for overlap in ("true", "false")))),
+        *(case for stage in (1, 2, 3) for case in bits("gpt", f"dp2 zero{stage} comm.bucket_size=1000", *[""] * 5)),
+    ],
     "zero-fetch": [
-        *bits("gpt", "dp2 zero3", "prefetch0", "prefetch3", "prefetch100", "comm.overlap=false", "comm.bucket_size=1", "comm.bucket_size=4000",
-              "comm.max_count=1000", "sharding.keep_gathered=true", "device.memory_limit=64MiB", "device.memory_limit=64MiB prefetch0", ""),
+        *bits("gpt", "dp2 zero3", "prefetch0", "prefetch3", "prefetch100", "comm.max_count=1000", "sharding.keep_gathered=true",
+              "device.memory_limit=64MiB", "device.memory_limit=64MiB prefetch0", ""),
         *bits("gpt", "dp4 shard2 zero2", "comm.overlap=false", "comm.bucket_size=1", "comm.max_count=1000"),
         *bits("gpt", "dp2 sp2 zero1", "comm.overlap=false", "comm.bucket_size=1", "comm.max_count=1000"),
         *bits("deep", "dp2 pp2 zero3 interleaved v2", "prefetch0", "prefetch3", "comm.overlap=false", "sharding.keep_gathered=true"),

@@ -127,14 +127,11 @@ void Ranks::initialize(std::size_t rank) {
     const Program& p = program(rank);
     for (std::size_t b = 0; b < p.buffers.size(); ++b) {
         if (!p.buffers[b].persistent) continue;
-        const std::string& name = p.tables->name(p.buffers[b].name);
-        const auto flat = std::find_if(p.flats.begin(), p.flats.end(),
-                                       [&](const Flat& f) { return f.unit == std::string_view(name).substr(2); });
-        if (flat == p.flats.end()) fail("the state " + name + " is no unit's");
+        if (p.buffers[b].unit < 0) fail("the state " + p.tables->name(p.buffers[b].name) + " is no unit's");
         const Home mine = home(rank, static_cast<BufferId>(b));
         for (std::int64_t i = 0; i < mine.count; ++i) arenas_[rank].write(mine.offset + i * mine.size, mine.size, 0.0);
-        if (name[0] != 'W' && name[0] != 'P') continue;
-        for (const FlatSegment& s : flat->segments) {
+        if (p.buffers[b].state != StateKind::weight && p.buffers[b].state != StateKind::master) continue;
+        for (const FlatSegment& s : p.flats[static_cast<std::size_t>(p.buffers[b].unit)].segments) {
             const Parameter& q = p.parameters[static_cast<std::size_t>(s.parameter)];
             for_each_element(rank, q, [&](std::int64_t local, std::int64_t element) {
                 if (mine.has(s.offset + local)) arenas_[rank].write(mine.address(s.offset + local), mine.size, initial(q, element, settings_));
@@ -157,15 +154,12 @@ std::map<std::string, std::vector<double>> Ranks::weights() {
     std::map<std::string, std::vector<double>> out;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
         const Program& p = program(rank);
-        for (const Flat& flat : p.flats) {
-            BufferId masters = -1;
-            for (std::size_t b = 0; b < p.buffers.size(); ++b) {
-                const std::string& name = p.tables->name(p.buffers[b].name);
-                if (p.buffers[b].persistent && (name == "W." + flat.unit || name == "P." + flat.unit))
-                    masters = static_cast<BufferId>(b);  // P comes second
-            }
-            const Home mine = home(rank, masters);
-            for (const FlatSegment& s : flat.segments) gather(rank, s, mine, out[p.parameters[static_cast<std::size_t>(s.parameter)].name]);
+        for (std::size_t u = 0; u < p.flats.size(); ++u) {
+            TensorId masters = p.initial_state(StateKind::master, static_cast<std::int32_t>(u));
+            if (masters < 0) masters = p.initial_state(StateKind::weight, static_cast<std::int32_t>(u));
+            if (masters < 0) fail(p.flats[u].unit + " has no weights");
+            const Home mine = home(rank, p.tensor(masters).buffer);
+            for (const FlatSegment& s : p.flats[u].segments) gather(rank, s, mine, out[p.parameters[static_cast<std::size_t>(s.parameter)].name]);
         }
     }
     for (const auto& [name, all] : out)

@@ -135,14 +135,16 @@ TEST_CASE("the targets' names are those of the model's matrices, and so are thei
 TEST_CASE("a frozen unit has its weights and nothing else: no gradient, no state, no product for its gradient") {
     for (const Config& base : {small_gpt(3), with(small_llama(3), in_bf16)}) {
         const Program p = program_of(on_grid(with(base, adapted()), 2, 2, 1, 1));
-        std::map<std::string, std::string> letters;  // of the state, by unit
+        std::map<int, std::vector<StateKind>> held;  // by unit
         for (const Buffer& b : p.buffers) {
-            const std::string& name = p.tables->name(b.name);
-            if (b.persistent || b.book == Book::gradients) letters[name.substr(2)] += name[0];
+            if (b.persistent || b.book == Book::gradients) held[b.unit].push_back(b.state);  // a gradient on its way is of no unit, and there is none
         }
-        for (const Flat& f : p.flats) {
+        using enum StateKind;
+        const std::vector<StateKind> fp32 = {weight, m, v, gradient}, bf16 = {weight, master, m, v, gradient};
+        for (std::size_t u = 0; u < p.flats.size(); ++u) {
+            const Flat& f = p.flats[u];
             const bool trained = f.unit.ends_with(".lora");
-            CHECK(letters.at(f.unit) == (!trained ? "W" : base.train.precision == Precision::bf16 ? "WPMVG" : "WMVG"));
+            CHECK(held[static_cast<int>(u)] == (!trained ? std::vector{weight} : base.train.precision == Precision::bf16 ? bf16 : fp32));
             for (const FlatSegment& s : f.segments) CHECK(p.parameters[static_cast<std::size_t>(s.parameter)].trained == trained);
         }
         std::int64_t products = 0;

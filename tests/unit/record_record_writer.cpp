@@ -24,6 +24,8 @@ void check_equal_tables(const RunRecord& a, const RunRecord& b) {
     CHECK(a.time_seconds == b.time_seconds);
     CHECK(a.predicted_peak == b.predicted_peak);
     CHECK(a.measured_peak == b.measured_peak);
+    CHECK(a.reserved == b.reserved);
+    CHECK(a.huge_pages == b.huge_pages);
     CHECK(a.process_peak == b.process_peak);
     CHECK(a.wire_predicted == b.wire_predicted);
     CHECK(a.wire_sent == b.wire_sent);
@@ -124,7 +126,7 @@ TEST_CASE("every dataset has a unit and a description, by HDF5's own interface")
     CHECK(H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &found) >= 0);
     H5Fclose(file);
     CHECK(found.bare.empty());
-    CHECK(found.paths.size() == 29);
+    CHECK(found.paths.size() == 31);
     for (const char* path : {"/grid/coordinates", "/steps/data_hash", "/evaluation/seconds", "/time/seconds",
                              "/memory/measured_peak", "/wire/sent", "/copies/moved", "/flops/hardware"})
         CHECK(found.paths.contains(path));

@@ -25,6 +25,8 @@ inline RunRecord sample_record(std::int64_t steps = 3) {
     for (std::size_t i = 0; i < 2 * RunRecord::peak_cells; ++i)
         record.predicted_peak.push_back((std::int64_t{1} << 40) + static_cast<std::int64_t>(i));
     record.measured_peak = record.predicted_peak;
+    record.reserved = {1 << 18, 1 << 17, 1 << 30, 1 << 19, 1 << 18, 0};
+    record.huge_pages = {1 << 17, RunRecord::not_told, 0, 1 << 18, 1 << 17, 0};
     record.process_peak = {1 << 20, 1 << 21};
     record.wire_axes = {"tp", "dp+sp"};
     record.wire_predicted = {1, 2, 3, 4};

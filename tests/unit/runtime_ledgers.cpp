@@ -123,6 +123,13 @@ TEST_CASE("arena: zero, aligned, as large as asked; refused with rank, bytes and
     CHECK(std::all_of(arena.data(Tier::device), arena.data(Tier::device) + arena.size(Tier::device), [](std::byte b) { return b == std::byte{0}; }));
     arena.data(Tier::host)[4095] = std::byte{1};
     CHECK(arena.size(Tier::nvme) == 0);
+    // A system that never gives huge pages says so, and one that does gave no more than there is.
+    std::string setting;
+    std::getline(std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled"), setting);
+    const auto huge = arena.huge_pages(Tier::device);
+    CHECK(huge.has_value() == std::ifstream("/proc/self/smaps_rollup").good());
+    if (huge) CHECK(*huge <= (setting.find("[never]") != std::string::npos ? 0 : arena.size(Tier::device)));
+    if (huge) CHECK(*huge % (2 << 20) == 0);
     std::string message;
     try {
         const Arena huge({std::int64_t{1} << 60, 0, 0}, "the weights of everything", 7, 1);
