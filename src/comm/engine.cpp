@@ -36,7 +36,8 @@ Engine::~Engine() {
         return;
     }
     for (State::Group& group : s.groups)
-        if (group.comm != MPI_COMM_NULL) MPI_Comm_free(&group.comm);
+        for (MPI_Comm* comm : {&group.handshakes, &group.comm})
+            if (*comm != MPI_COMM_NULL) MPI_Comm_free(comm);
     MPI_Comm_free(&s.messages);
 }
 
@@ -62,8 +63,14 @@ int Engine::group(std::span<const int> ranks) {
         mpi_check(MPI_Group_free(&some));
         mpi_check(MPI_Group_free(&all));
         s.take_staging(group);
+        if (s.options.check) {
+            mpi_check(MPI_Comm_dup(group.comm, &group.handshakes));
+            mpi_check(MPI_Comm_set_errhandler(group.handshakes, MPI_ERRORS_RETURN));
+            group.lane.handshake.emplace(group.handshakes, group.ranks, group.me, s.options.describe);
+        }
     }
     const auto lock = s.lock_as_caller();
+    if (ranks.size() > 1) group.lane.evidence = s.world.evidence().lane(group_key(ranks), static_cast<std::int64_t>(ranks.size()));
     group.lane.group = static_cast<int>(s.groups.size());
     s.groups.push_back(std::move(group));
     return s.groups.back().lane.group;
@@ -104,6 +111,8 @@ void Engine::fail(std::exception_ptr why) {
     const auto lock = state_->lock_as_caller();
     state_->fail(std::move(why));
 }
+
+Evidence& Engine::evidence() { return state_->world.evidence(); }
 
 void Engine::run(const Move& move, MoveTimes* times) {
     State& s = *state_;

@@ -5,6 +5,7 @@
 // moves of different groups, sends and receives are independent. The sum of an element is taken in ring order ending at the
 // member whose slice it is in, whatever the segmentation, the message size or the timing: same input, same bits, and the same
 // on every member. It does not look at what the buffers' users do: a buffer belongs to the move from start to done.
+// Every move leaves its traces in the rank's evidence (comm/evidence.hpp).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +24,9 @@ struct EngineOptions {
     std::int64_t max_count = 0;              // elements per message; 0: as many as MPI takes
     std::int64_t segment_bytes = 256 << 10;  // grain of pipelining inside a move
     int compute_threads = 1;                 // of this rank: tells whether the progress thread has a core of its own
-    std::span<std::byte> staging;            // where the groups' staging lies, in the order in which they are made; empty: each reserves its own
+    std::span<std::byte> staging = {};       // where the groups' staging lies, in the order in which they are made; empty: each reserves its own
+    bool check = false;                      // debug: members compare what they are about to do before each collective (comm/handshake.hpp)
+    DescribeLine describe = {};              // for what the check finds
 };
 
 // One started move. Cheap to copy; default-constructed: already done.
@@ -70,6 +73,8 @@ class Engine {
     // (the MPI library may still write to the buffers of what is in flight), and whoever waits or starts gets `why`. The world is told that
     // it cannot end MPI in order. Of several failures the first stays.
     void fail(std::exception_ptr why);
+    // The rank's, for whoever does something else than moves between ranks.
+    Evidence& evidence();
 
   private:
     struct State;

@@ -68,7 +68,10 @@ void Engine::State::take_staging(Group& group) {
 Lane& Engine::State::lane_of(const Move& move) {
     const bool sends = move.kind == MoveKind::send;
     if (!sends && move.kind != MoveKind::receive) return groups[static_cast<std::size_t>(move.group)].lane;
-    return message_lanes[{move.peer, sends}];
+    const auto [at, made] = message_lanes.try_emplace({move.peer, sends});
+    const int me = world.rank(), other = move.peer;
+    if (made) at->second.evidence = world.evidence().lane(sends ? message_key(me, other) : message_key(other, me), 2);
+    return at->second;
 }
 
 Ticket Engine::State::submit(const Move& move, std::span<const Ticket> after, MoveTimes* times) {
@@ -110,9 +113,10 @@ bool Engine::State::begin_waiting() {
         again = false;
         for (std::size_t k = 0; k < waiting.size();) {
             Lane& lane = *waiting[k];
-            while (lane.first != nullptr && can_begin(*lane.first)) {
+            while (lane.first != nullptr && can_begin(*lane.first) && agreed(lane)) {
                 Work& work = *lane.first;
                 lane.first = work.next;
+                lane.arrived = false;
                 begin(work);
                 again = any = true;
             }
@@ -123,6 +127,17 @@ bool Engine::State::begin_waiting() {
         }
     }
     return any;
+}
+
+// From here on this rank is not the one that the others wait for. True unless the members have yet to agree on the lane's first move.
+bool Engine::State::agreed(Lane& lane) {
+    if (!lane.arrived) {
+        lane.arrived = true;
+        ++lane.entered;
+        lane.first->evidence = world.evidence().entered(lane.evidence, lane.entered, lane.first->move(), now());
+        if (lane.handshake) lane.handshake->begin(lane.first->move(), lane.entered);
+    }
+    return !lane.handshake || lane.handshake->agreed();
 }
 
 void Engine::State::begin(Work& work) {
@@ -154,6 +169,7 @@ void Engine::State::begin(Work& work) {
 void Engine::State::retire(Work& work) {
     if (work.staging() != nullptr) groups[static_cast<std::size_t>(work.lane().group)].spare.push_back(work.staging());
     work.retire();
+    world.evidence().left(work.evidence, now());
     --in_flight;
     spare.push_back(&work);
 }
@@ -178,6 +194,7 @@ bool Engine::State::drive() {
     bool moved = drive_list(active[static_cast<int>(Priority::urgent)]);
     if (!moved) moved = drive_list(active[static_cast<int>(Priority::bulk)]);
     if (!waiting.empty()) moved |= begin_waiting();
+    if (moved) world.evidence().beat();
     return moved;
 }
 

@@ -9,12 +9,15 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "comm/backoff.hpp"
 #include "comm/engine.hpp"
+#include "comm/evidence.hpp"
+#include "comm/handshake.hpp"
 #include "comm/staging.hpp"
 #include "comm/work.hpp"
 
@@ -27,6 +30,10 @@ struct Lane {
     Work* last = nullptr;
     int group = -1;  // -1: stage messages
     int next_tag = 0;
+    int evidence = -1;            // its place there
+    std::int64_t entered = 0;     // moves
+    bool arrived = false;         // the first move has begun as far as others can see: it is only agreed upon yet
+    std::optional<Handshake> handshake;
 };
 
 constexpr int active_per_group = 2;  // moves of one group that hold staging at once
@@ -35,7 +42,7 @@ struct Engine::State {
     struct Group {
         std::vector<int> ranks;
         int me = 0;
-        MPI_Comm comm = MPI_COMM_NULL;
+        MPI_Comm comm = MPI_COMM_NULL, handshakes = MPI_COMM_NULL;
         Staging own_staging;            // unless it lies in EngineOptions::staging
         std::int64_t staging_bytes = 0;
         std::vector<std::byte*> spare;  // pieces of staging
@@ -77,6 +84,7 @@ struct Engine::State {
     Ticket submit(const Move& move, std::span<const Ticket> after, MoveTimes* times);
     bool begin_waiting();
     bool can_begin(const Work& work) const;
+    bool agreed(Lane& lane);
     void begin(Work& work);
     bool drive();
     bool drive_list(std::vector<Work*>& list);

@@ -2,14 +2,19 @@
 // runs it. Counts are in elements and 64 bits wide.
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "grid/grid.hpp"
 #include "ir/dtype.hpp"
 #include "ir/extents.hpp"
 
 namespace quadrille {
 
 enum class MoveKind { all_reduce, reduce_scatter, all_gather, all_to_all, ring_shift, send, receive };
+std::string_view name_of(MoveKind);
 enum class ReduceOp { sum, max };
 // urgent: something computes next with it (tp, sp, pp). bulk: gradient buckets, prefetched parameters.
 enum class Priority { urgent, bulk };
@@ -33,6 +38,15 @@ struct MessageTag {
     std::int32_t kind = 0, chunk = 0, microbatch = 0;
 };
 
+// Where in a job's programs a move stands: only said back, to whoever can describe it. -1: nowhere.
+struct Origin {
+    std::int32_t program = -1, line = -1;
+    AxisSet axes;  // that it goes over
+    bool operator==(const Origin&) const = default;
+};
+// The line at `origin` of the program that this rank of the world runs, as text.
+using DescribeLine = std::function<std::string(int rank, const Origin& origin)>;
+
 struct Move {
     MoveKind kind = MoveKind::all_reduce;
     ReduceOp op = ReduceOp::sum;    // all_reduce, reduce_scatter
@@ -46,6 +60,7 @@ struct Move {
     int peer = -1;       // send, receive: world rank
     MessageTag message;  // send, receive
     Priority priority = Priority::urgent;
+    Origin origin;
 };
 
 // Seconds on this rank's now().

@@ -61,6 +61,7 @@ class Work {
     std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
     Work* next = nullptr;  // in its lane's queue
+    int evidence = -1;     // its place among the rank's recent moves
 
   private:
     enum class Arrival {

@@ -11,6 +11,8 @@
 #include <limits>
 #include <thread>
 
+#include "comm/evidence_pages.hpp"
+
 namespace quadrille {
 namespace {
 
@@ -73,6 +75,8 @@ World::World(int* argc, char*** argv) {
     find_node();
     find_cpus();
     measure_clocks();
+    pages_ = std::make_unique<EvidencePages>(comm_, node_comm_);
+    evidence_ = std::make_unique<Evidence>(pages_->mine());
 }
 
 bool World::started() {
@@ -96,6 +100,7 @@ void World::refuse_threads(int provided) {
 World::~World() {
     if (abandoned_) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(Exit::rank_failed));
     // A destructor has nobody to report to: an error while ending is of no further consequence.
+    pages_.reset();
     if (node_comm_ != MPI_COMM_NULL) MPI_Comm_free(&node_comm_);
     if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
     MPI_Finalize();
@@ -110,6 +115,8 @@ std::string World::library() {
     line.resize(std::strlen(line.c_str()));
     return line;
 }
+
+bool World::speaks_first() const { return pages_->first().spoken.exchange(1) == 0; }
 
 void World::abort(Exit code) const {
     MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
@@ -182,9 +189,19 @@ void World::measure_clocks() {
     mpi_check(MPI_Allgather(&offset, 1, MPI_DOUBLE, clock_offsets_.data(), 1, MPI_DOUBLE, comm_));
 }
 
-void World::barrier() const { mpi_check(MPI_Barrier(comm_)); }
+void World::barrier() const {
+    const Evidence::Vote vote(*evidence_);
+    mpi_check(MPI_Barrier(comm_));
+}
+
+void World::broadcast(std::span<double> values, int root) const {
+    const Evidence::Vote vote(*evidence_);
+    require(values.size() <= std::numeric_limits<int>::max(), "broadcast is for small things");
+    mpi_check(MPI_Bcast(values.data(), static_cast<int>(values.size()), MPI_DOUBLE, root, comm_));
+}
 
 std::string World::broadcast(const std::string& text) const {
+    const Evidence::Vote vote(*evidence_);
     auto bytes = static_cast<std::int64_t>(text.size());
     mpi_check(MPI_Bcast(&bytes, 1, MPI_INT64_T, 0, comm_));
     std::string out = rank_ == 0 ? text : std::string(static_cast<std::size_t>(bytes), '\0');
@@ -195,12 +212,14 @@ std::string World::broadcast(const std::string& text) const {
 }
 
 std::int64_t World::min(std::int64_t x) const {
+    const Evidence::Vote vote(*evidence_);
     std::int64_t out = 0;
     mpi_check(MPI_Allreduce(&x, &out, 1, MPI_INT64_T, MPI_MIN, comm_));
     return out;
 }
 
 std::int64_t World::max(std::int64_t x) const {
+    const Evidence::Vote vote(*evidence_);
     std::int64_t out = 0;
     mpi_check(MPI_Allreduce(&x, &out, 1, MPI_INT64_T, MPI_MAX, comm_));
     return out;
@@ -213,17 +232,20 @@ std::int64_t World::node_sum(std::int64_t x) const {
 }
 
 std::vector<double> World::gather(std::span<const double> values) const {
+    const Evidence::Vote vote(*evidence_);
     return gather_values<double>(comm_, rank_, size_, values);
 }
 
 std::vector<std::int64_t> World::gather(std::span<const std::int64_t> values) const {
+    const Evidence::Vote vote(*evidence_);
     return gather_values<std::int64_t>(comm_, rank_, size_, values);
 }
 
 std::vector<std::string> World::gather(const std::string& text, std::int64_t piece) const {
     constexpr int tag = 2;
+    const Evidence::Vote vote(*evidence_);
     const auto bytes = static_cast<std::int64_t>(text.size());
-    const std::vector<std::int64_t> lengths = gather(std::span<const std::int64_t>(&bytes, 1));
+    const std::vector<std::int64_t> lengths = gather_values<std::int64_t>(comm_, rank_, size_, {&bytes, 1});
     if (rank_ != 0) {
         for (std::int64_t at = 0; at < bytes; at += piece)
             mpi_check(MPI_Send(text.data() + at, static_cast<int>(std::min(piece, bytes - at)), MPI_BYTE, 0, tag, comm_));

@@ -7,6 +7,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@
 #include "base/error.hpp"
 
 namespace quadrille {
+
+class Evidence;
+class EvidencePages;
 
 // Throws Error{rank_failed} with MPI's own text and the place unless rc is MPI_SUCCESS.
 void mpi_check(int rc, Location at = Location::current());
@@ -41,6 +45,12 @@ class World {
     int cpu_sharers() const { return cpu_sharers_; }  // ranks of the node (this one too) whose masks overlap this rank's
     static std::string library();                     // the MPI library's name and version, one line
 
+    // What this rank is about, where others can read it (comm/evidence.hpp), and the pages of its node's ranks.
+    Evidence& evidence() const { return *evidence_; }
+    const EvidencePages& pages() const { return *pages_; }
+    // Whether this is the first on its node to ask: who says why the job ends, where several ranks find out alone.
+    bool speaks_first() const;
+
     // Ends every process of the job at once with this exit code. Does not return.
     [[noreturn]] void abort(Exit code) const;
     // Called when something gives up with messages in flight: MPI_Finalize would then never return.
@@ -49,6 +59,7 @@ class World {
     // Blocking collectives over all ranks, for set-up, logging and votes; to be called by one thread at a time.
     void barrier() const;
     std::string broadcast(const std::string& text) const;  // rank 0's text, on every rank
+    void broadcast(std::span<double> values, int root) const;
     std::int64_t min(std::int64_t x) const;
     std::int64_t max(std::int64_t x) const;
     std::int64_t node_sum(std::int64_t x) const;  // over the ranks of this node alone
@@ -74,6 +85,8 @@ class World {
     bool abandoned_ = false;
     std::string host_;
     std::vector<double> clock_offsets_;
+    std::unique_ptr<EvidencePages> pages_;
+    std::unique_ptr<Evidence> evidence_;
 };
 
 }  // namespace quadrille

@@ -92,7 +92,9 @@ struct OffloadConfig {
 struct CommConfig {
     std::int64_t bucket_size = 25 << 20;  // bytes
     std::int64_t max_count = 0;           // elements per message; 0: as many as the message library takes
+    bool check = false;                   // members compare what they are about to do before each collective
     bool overlap = true;
+    std::int64_t watchdog = 300;          // seconds that the job may stand still; 0: for ever
     bool operator==(const CommConfig&) const = default;
 };
 struct TrainConfig {

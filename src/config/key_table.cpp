@@ -120,8 +120,8 @@ void comm_keys(std::vector<Key>& k) {
                      {"auto"}));
     k.push_back(integer("comm.max_count", "auto", from(1, 2147483647.0), bind_or_word<c, &M::max_count>(),
                         "elements per message; auto = as many as MPI takes"));
-    k.push_back(
-        fixed("comm.check", KeyType::boolean, "false", "compare operation, count and type over the group before each collective"));
+    k.push_back(flag("comm.check", "false", bind<c, &M::check>(),
+                     "debug: compare operation, count, type and number over the group before each collective"));
     k.push_back(flag("comm.overlap", "true", bind<c, &M::overlap>(), "issue moves early, so that they run beside the arithmetic"));
     k.push_back(one_choice("comm.compression.method", "none", {"bf16", "fp16", "topk", "qsgd"}, "lossy gradients on the wire"));
     k.push_back(fixed("comm.compression.ratio", KeyType::number, "0.01", "topk: part of the elements that is sent"));
@@ -130,7 +130,8 @@ void comm_keys(std::vector<Key>& k) {
         fixed("comm.compression.error_feedback", KeyType::boolean, "true", "add what was lost to the next step's gradient"));
     k.push_back(fixed("comm.compression.exclude", KeyType::paths, "[embedding, head]", "units that are sent whole"));
     k.push_back(fixed("comm.staleness", KeyType::integer, "0", "1: the update uses the previous step's gradients"));
-    k.push_back(fixed("comm.watchdog", KeyType::integer, "300", "seconds a collective may stall; 0 = never stop"));
+    k.push_back(integer("comm.watchdog", "300", from(0, 1e9), bind<c, &M::watchdog>(),
+                        "seconds that a job may stand still before it says who waits for whom, and stops; 0 = never"));
 }
 
 void train_keys(std::vector<Key>& k) {

@@ -104,11 +104,13 @@ std::int64_t Grid::position(const Coordinate& c, AxisSet axes) const {
     return p;
 }
 
-std::string wire_name(const Grid& grid, AxisSet axes) {
+AxisSet named_axes(const Grid& grid, AxisSet axes) {
     AxisSet named = axes;
     for (const AxisSet word : {data_axes, tensor_axes})
         if (!(axes & word).empty() && axes.contains(grid.real(word))) named |= word;
-    return named.text();
+    return named;
 }
+
+std::string wire_name(const Grid& grid, AxisSet axes) { return named_axes(grid, axes).text(); }
 
 }  // namespace quadrille

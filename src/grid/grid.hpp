@@ -74,7 +74,9 @@ class Grid {
     std::array<Axis, axis_count> order_{Axis::tq, Axis::tp, Axis::sp, Axis::shard, Axis::replica, Axis::pp};
 };
 
-// The axes as the record names them ("dp", "dp+sp"): an axis of extent 1 is taken in where the user's word (dp, tp) means it too.
+// The axes as the user names them: one of extent 1 is taken in where the word (dp, tp) means it too.
+AxisSet named_axes(const Grid&, AxisSet);
+// Their text, as the record has it ("dp", "dp+sp").
 std::string wire_name(const Grid&, AxisSet);
 
 }  // namespace quadrille

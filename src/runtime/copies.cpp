@@ -1,6 +1,7 @@
 #include "runtime/copies.hpp"
 
 #include "base/error.hpp"
+#include "comm/evidence.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -112,6 +113,11 @@ bool Copies::advance_disk(Lane& lane) {
         moved = true;
     }
     arena_.file().poll();
+    for (Job& job : lane) {
+        if (!job.begun || *job.moved == job.copied) continue;
+        job.copied = *job.moved;
+        engine_.evidence().beat();
+    }
     for (auto it = lane.begin(); it != lane.end() && it->begun;) {
         if (!arena_.file().done(it->transfer)) { ++it; continue; }
         it->copied = *it->moved;
@@ -145,6 +151,7 @@ void Copies::copy_piece(Job& job) {
     const std::int64_t bytes = std::min(piece_bytes, to.end - to.begin - job.copied);
     std::memcpy(arena_.data(to.tier) + to.begin + job.copied, arena_.data(from.tier) + from.begin + job.copied, static_cast<std::size_t>(bytes));
     job.copied += bytes;
+    engine_.evidence().beat();
 }
 
 void Copies::finish(Job& job) {

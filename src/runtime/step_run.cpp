@@ -7,8 +7,8 @@
 namespace quadrille {
 
 StepRun::StepRun(const Tasks& tasks, Engine& engine, Copies* copies, const StepInputs& inputs)
-    : tasks_(tasks), engine_(engine), copies_(copies), inputs_(inputs), tickets_(tasks.moves()), copy_tickets_(tasks.moves()),
-      times_(tasks.moves()), ledger_(now()) {
+    : tasks_(tasks), engine_(engine), evidence_(engine.evidence()), copies_(copies), inputs_(inputs), tickets_(tasks.moves()),
+      copy_tickets_(tasks.moves()), times_(tasks.moves()), ledger_(now()) {
     result_.sent_bytes.assign(tasks.accounts(), 0);
 }
 
@@ -16,6 +16,7 @@ void StepRun::compute(std::int32_t op) {
     const Task& task = tasks_.at(op);
     ledger_.charge(Category::other, now());
     const double begin = ledger_.last();
+    evidence_.doing(Doing::computes, tasks_.origin(op), begin);
     task.kernel(inputs_);
     ledger_.charge(task.category, now());
     done(op, begin, ledger_.last());
@@ -28,6 +29,7 @@ void StepRun::start(std::int32_t op) {
     after_.clear();
     for (const std::int32_t move : task.waits.after) {
         if (!tasks_.at(move).between_tiers) { after_.push_back(tickets_[slot(move)]); continue; }
+        evidence_.doing(Doing::waits_for_copy, tasks_.origin(move), ledger_.last());
         copies_->wait(copy_tickets_[slot(move)]);  // the engine knows no copies; what it needs was issued well before
         ledger_.charge(tasks_.at(move).category, now());
     }
@@ -48,6 +50,7 @@ void StepRun::start_between_tiers(std::int32_t op) {
 
 void StepRun::wait(std::int32_t op) {
     ledger_.charge(Category::other, now());
+    evidence_.doing(tasks_.at(op).between_tiers ? Doing::waits_for_copy : Doing::waits_for_move, tasks_.origin(op), ledger_.last());
     if (tasks_.at(op).between_tiers) copies_->wait(copy_tickets_[slot(op)]);
     else engine_.wait(tickets_[slot(op)]);
     arrived(op);
@@ -59,6 +62,7 @@ void StepRun::move(std::int32_t op) {
         return wait(op);
     }
     ledger_.charge(Category::other, now());
+    evidence_.doing(Doing::waits_for_move, tasks_.origin(op), ledger_.last());
     engine_.run(tasks_.at(op).move, &times_[slot(op)]);
     arrived(op);
 }
@@ -81,9 +85,10 @@ void StepRun::done(std::int32_t op, double begin, double end) {
 
 StepResult StepRun::finish(World& world, int loss_rank) {
     ledger_.charge(Category::other, now());
+    evidence_.doing(Doing::other, 0, ledger_.last());
     if (loss_rank >= 0 && tasks_.program().grid().extent(Axis::pp) > 1) {
         std::array<double, 2> told = {scalars_.loss, scalars_.tokens};
-        mpi_check(MPI_Bcast(told.data(), static_cast<int>(told.size()), MPI_DOUBLE, loss_rank, world.comm()));
+        world.broadcast(told, loss_rank);
         scalars_.loss = told[0];
         scalars_.tokens = told[1];
         ledger_.charge(Category::pipeline_idle, now());

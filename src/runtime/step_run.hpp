@@ -1,6 +1,7 @@
 // One step as it runs: tickets of the moves in flight, the running clock, what comes out. Private to the room.
 #pragma once
 #include "comm/engine.hpp"
+#include "comm/evidence.hpp"
 #include "runtime/tasks.hpp"
 
 namespace quadrille {
@@ -25,6 +26,7 @@ class StepRun {
 
     const Tasks& tasks_;
     Engine& engine_;
+    Evidence& evidence_;
     Copies* const copies_;
     const StepInputs& inputs_;
     std::vector<Ticket> tickets_, after_;

@@ -62,6 +62,8 @@ void Tasks::bind(std::int32_t i, Engine& engine) {
     if (asynchronous(op)) {
         if (op.kind == Kind::move) bind_tier_move(op, task);
         else bind_move(op, task, engine);
+        task.move.origin.program = options_.number;
+        task.move.origin.line = i;
         task.slot = static_cast<std::int32_t>(moves_++);
         task.does = task.waits.at_once ? Task::Does::move_at_once : Task::Does::move;
     } else {
@@ -84,6 +86,7 @@ void Tasks::bind(std::int32_t i, Engine& engine) {
 void Tasks::bind_move(const Op& op, Task& task, Engine& engine) {
     MovePlan plan = plan_move(program_, op, at_);
     task.move = std::move(plan.move);
+    task.move.origin.axes = named_axes(program_.grid(), plan.axes);
     if (!plan.members.empty()) task.move.group = engine.group(plan.members);
     const std::string name = wire_name(program_.grid(), plan.axes);
     const auto account = std::find(options_.wire_axes.begin(), options_.wire_axes.end(), name);

@@ -1,6 +1,7 @@
 // A program made ready to run on one rank: per op its kernel or its move with addresses, what it waits for, which category its
 // time goes to. Made once. Private to the room.
 #pragma once
+#include "comm/evidence.hpp"
 #include "runtime/copies.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/kernels.hpp"
@@ -46,6 +47,7 @@ class Tasks {
     bool between_tiers() const;  // whether there are such moves
     std::size_t accounts() const { return options_.wire_axes.size(); }
     double clip() const { return clip_; }  // of the program's updates
+    std::int64_t origin(std::int32_t op) const { return packed(Origin{options_.number, op, {}}); }
     // Debug: what was used for the last time before this op becomes NaN.
     void poison_before(std::int32_t op) const;
 

@@ -8,6 +8,7 @@ EngineOptions engine_options(const Config& config) {
     EngineOptions options;
     options.max_count = config.comm.max_count;
     options.compute_threads = config.device.threads;
+    options.check = config.comm.check;
     return options;
 }
 

@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 #include "compile/verify.hpp"
 #include "cpu/gemm.hpp"
+#include "ir/print.hpp"
 #include "ir/table.hpp"
 #include "plan/suggest.hpp"
 #include "train/agree.hpp"
@@ -19,7 +20,8 @@
 namespace quadrille {
 namespace {
 
-constexpr int own_threads = 2;  // beside the OpenMP team: the engine's progress thread and the loader
+constexpr int own_threads = 3;  // beside the OpenMP team: the engine's progress thread, the loader and the watchdog
+constexpr int training_number = 0, evaluation_number = 1;  // of the programs
 
 }  // namespace
 
@@ -181,6 +183,7 @@ void Session::take_memory() {
         groups.merge(collective_groups(*p));
     }
     EngineOptions engine = engine_options(config);
+    engine.describe = [this](int rank, const Origin& origin) { return line(rank, origin); };
     const std::int64_t staging = static_cast<std::int64_t>(groups.size()) * Engine::staging_bytes(engine);
     bytes[0] += staging;
     if (bytes[2] > 0) bytes[1] = aligned_up(bytes[1], nvme_alignment) + NvmeFile::staging_bytes(nvme_options(config));
@@ -213,9 +216,23 @@ void Session::take_memory() {
     ExecutorOptions options;
     options.threads = config.device.threads;
     options.wire_axes = wire_axes;
+    options.number = training_number;
     train_.emplace(program(), world, *engine_, *arena_, options);
+    options.number = evaluation_number;
     if (evaluation) evaluate_.emplace(*evaluation_program(), world, *engine_, *arena_, options);
     initialize(program(), coordinate, *arena_, config.train.seed, config.device.threads);
+}
+
+std::string Session::line(int rank, const Origin& origin) const {
+    const bool evaluates = origin.program == evaluation_number;
+    const Compiled* compiled = origin.program == training_number ? &training : evaluates && evaluation ? &*evaluation : nullptr;
+    const int stage = grid.coordinate(rank)[Axis::pp];
+    if (!compiled || origin.line < 0 || static_cast<std::size_t>(stage) >= compiled->programs.size()) return {};
+    const Program& p = compiled->programs[static_cast<std::size_t>(stage)];
+    if (static_cast<std::size_t>(origin.line) >= p.ops.size()) return {};
+    std::string place = evaluates ? "evaluation, " : "";
+    if (grid.extent(Axis::pp) > 1) place += fmt::format("pp {}, ", stage);
+    return place + "line" + text(p, static_cast<std::size_t>(origin.line));
 }
 
 SequenceBlock Session::sequences() const {

@@ -42,6 +42,8 @@ class Session {
     const Program& program() const { return training.programs[static_cast<std::size_t>(coordinate[Axis::pp])]; }
     const Program* evaluation_program() const { return evaluation ? &evaluation->programs[static_cast<std::size_t>(coordinate[Axis::pp])] : nullptr; }
     SequenceBlock sequences() const;             // this rank's part of each global batch
+    // The line that a rank of the world runs at `origin`, as `plan --program` prints it. From any thread.
+    std::string line(int rank, const Origin& origin) const;
 
     Engine& engine() { return *engine_; }
     Executor& train() { return *train_; }

@@ -1,8 +1,10 @@
+#include "comm/watchdog.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
 #include "train/trainer.hpp"
 
 #include <cstdio>
+#include <optional>
 #include <string_view>
 
 namespace quadrille {
@@ -26,7 +28,7 @@ void say(const std::string& message) { fmt::print(stderr, "quadrille: {}\n", mes
 // A failure of one rank alone must end all: the others would wait for it for ever.
 [[noreturn]] void end_alone(const World& world, const std::exception& e) {
     const Failure failure = failure_of(e);
-    say(fmt::format("rank {}: {}", world.rank(), failure.message));
+    if (world.speaks_first()) say(fmt::format("rank {}: {}", world.rank(), failure.message));
     world.abort(failure.exit);
 }
 
@@ -44,6 +46,9 @@ Exit close_after(Trainer& trainer, const World& world, const SharedError& failur
 
 Exit train(World& world, const Arguments& arguments) {
     Session session(world, arguments);
+    std::optional<Watchdog> watchdog;  // from here on: before, a rank may work alone for as long as it takes
+    if (const auto seconds = session.config.comm.watchdog; seconds > 0 && world.size() > 1)
+        watchdog.emplace(world, static_cast<double>(seconds), [&session](int rank, const Origin& at) { return session.line(rank, at); });
     Trainer trainer(session);
     try {
         const Exit exit = trainer.run();

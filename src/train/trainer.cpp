@@ -1,5 +1,6 @@
 #include "train/trainer.hpp"
 
+#include "comm/evidence.hpp"
 #include "train/agree.hpp"
 #include "train/divergence.hpp"
 #include "train/learning_rate.hpp"
@@ -104,12 +105,13 @@ Trainer::Trainer(Session& session) : s_(session), console_(console_settings(sess
 Exit Trainer::run() {
     const Config& c = s_.config;
     // Without steps at first: from here on there is a record, whatever happens to the run.
-    on_first_rank(s_.world, [&] { writer_.write(s_.record); return std::string(); });
+    on_first_rank(s_.world, [&] { write_record(); return std::string(); });
     Loader loader(*s_.data.training, s_.sequences(), 0, c.train.steps, c.data.prefetch);
     s_.world.barrier();  // the first step begins on all ranks together
     double begin = now();
     for (std::int64_t k = 1; k <= c.train.steps; ++k) {
         const double wait = now();
+        s_.world.evidence().doing(Doing::reads_data, k, wait);
         const StepBatch* loaded_batch = nullptr;
         together(s_.world, [&] { loaded_batch = &loader.next(); });  // a rank whose data is bad ends the job in order
         const StepBatch& batch = *loaded_batch;
@@ -205,6 +207,7 @@ bool Trainer::evaluate(std::int64_t step) {
     Batch batch;
     double loss = 0, tokens = 0;
     for (std::int64_t i = 0; i < s_.data.evaluation_batches; ++i) {
+        s_.world.evidence().doing(Doing::reads_data, step, now());
         together(s_.world, [&] { s_.data.evaluation->read(i, mine, batch); });
         StepInputs in;
         in.step = step - 1;
@@ -231,6 +234,12 @@ void Trainer::note_memory(const StepResult& r) {
     s_.record.measured_peak = s_.world.gather(std::span<const std::int64_t>(books));
 }
 
+void Trainer::write_record() {
+    s_.world.evidence().doing(Doing::writes_record, 0, now());
+    writer_.write(s_.record);
+    s_.world.evidence().doing(Doing::other, 0, now());
+}
+
 // Rank 0 gets everyone's times of the steps since the last flush, and writes the record when that is due.
 void Trainer::flush() {
     const Coordinate& c = s_.coordinate;
@@ -242,7 +251,7 @@ void Trainer::flush() {
         if (s_.world.rank() == 0) s_.record.add_step(p.row, times);
     }
     pending_.clear();
-    on_first_rank(s_.world, [&] { if (writer_.due()) writer_.write(s_.record); return std::string(); });
+    on_first_rank(s_.world, [&] { if (writer_.due()) write_record(); return std::string(); });
 }
 
 void Trainer::keep_trace(const StepResult& r, std::int64_t step) {
@@ -269,7 +278,7 @@ void Trainer::close(Exit exit) {
     s_.record.process_peak = s_.world.gather(std::span<const std::int64_t>(&peak, 1));
     s_.record.exit_code = static_cast<std::int64_t>(exit);
     on_first_rank(s_.world, [&] {
-        writer_.write(s_.record);
+        write_record();
         if (s_.config.output.trace) write_trace(s_.config.output.directory, trace_);
         return std::string();
     });

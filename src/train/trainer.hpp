@@ -31,6 +31,7 @@ class Trainer {
     double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
     void keep_trace(const StepResult&, std::int64_t step);
     void flush();
+    void write_record();
 
     Session& s_;
     Console console_;

@@ -1,25 +1,25 @@
 """Runs that must be refused or must stop: each ends in time, with its exit code, one message, and nothing left half made."""
 import functools
-import json
 import os
 import pathlib
 import re
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from trainer import Trainer, check_ledgers, numpy, parse_arguments, read_record, report, show, stop, write_counting_text  # noqa: E402
+from trainer import Trainer, check_ledgers, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
 
 import disk  # noqa: E402
+import hang  # noqa: E402
 import launcher  # noqa: E402
 import limits  # noqa: E402
 import midrun  # noqa: E402
 import storage  # noqa: E402
 import user  # noqa: E402
+from processes import Running  # noqa: E402
 from cases import CASES, DIVERGED, DONE, INPUT, REFUSED  # noqa: E402
+from processes import Running  # noqa: E402
 
 
 def check_case(case, trainer):
@@ -123,38 +123,14 @@ def check_who_speaks(trainer):
     return complaints
 
 
-def ranks_of(trainer, output):
-    """The process ids of the ranks that write to `output`, by /proc."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().decode().split("\0")
-        except (OSError, UnicodeDecodeError):
-            continue
-        if words[0] == str(trainer.binary) and f"output.directory={output}" in words:
-            found.append(int(entry.name))
-    return sorted(found)
-
-
 def killed_run(trainer, changes, enough):
     """Kills a rank of two once the record is `enough`; complaints, and the record that is left. At every instant it can be read."""
-    output = trainer.folder / "run-output"
-    (trainer.folder / "run.yaml").write_text(json.dumps(INPUT))
-    process = trainer.start(["train", "run.yaml", "train.steps=1000000", f"output.directory={output}", *changes], 2)
-    begin, record = time.monotonic(), None
-    while not (record and enough(record)) and process.poll() is None and time.monotonic() < begin + 30:
-        time.sleep(0.02)
-        record = read_record(output) if (output / "run.h5").exists() else None
-    ranks = ranks_of(trainer, output)
-    if not record or len(ranks) != 2:
-        return [f"no such record within 30 s, or not two ranks: {ranks}\n{stop(process)}"], None
-    os.kill(ranks[-1], signal.SIGKILL)
-    try:
-        process.communicate(timeout=30)
-    except subprocess.TimeoutExpired:
-        return [f"the job goes on without its rank\n{stop(process)}"], None
-    record = read_record(output)
-    complaints = [] if process.returncode != 0 else ["exit 0 although a rank was killed"]
+    run = Running(trainer, 2, changes, enough)
+    os.kill(run.ranks[-1], signal.SIGKILL)
+    code, stderr, complaints = run.end(30)
+    record = run.record()
+    if code == 0:
+        complaints.append(f"exit 0 although a rank was killed\n{stderr}")
     if record["attributes"]["complete"] or record["attributes"]["exit_code"] != -1:
         complaints.append(f"the record of a killed run says {record['attributes']}")
     return complaints, record
@@ -186,6 +162,7 @@ def check_killed_in_first_interval(trainer):
 PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("usage", check_usage)],
             "limits": limits.CHECKS,
             "kill": [("a killed rank", check_killed_rank), ("killed in the first interval", check_killed_in_first_interval)],
+            "hang": hang.CHECKS,
             "midrun": midrun.CHECKS, "disk": disk.CHECKS, "launcher": launcher.CHECKS, "user": user.CHECKS,
             "storage": [("70 storage paths", storage.check_paths), ("70 71 storage rows", storage.check_rows),
                         ("70 71 storage runs", functools.partial(storage.check_runs, source=INPUT))]}
