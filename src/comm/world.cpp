@@ -79,12 +79,6 @@ World::World(int* argc, char*** argv) {
     evidence_ = std::make_unique<Evidence>(pages_->mine());
 }
 
-bool World::started() {
-    int flag = 0;
-    MPI_Initialized(&flag);
-    return flag != 0;
-}
-
 void World::refuse_threads(int provided) {
     const std::string name = library();
     int rank = 0;

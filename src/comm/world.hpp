@@ -30,7 +30,6 @@ class World {
     // Starts MPI. Error{refused}, without a message, if the library does not offer MPI_THREAD_MULTIPLE, which all ranks find alike: rank 0 has
     // said so on stderr, before any of them ends. Collective over all ranks.
     World(int* argc, char*** argv);
-    static bool started();  // whether this process has ever started MPI, which it can do once
     // Ends MPI; collective. With messages still in flight (see abandon) it aborts the job with rank_failed instead of hanging.
     ~World();
     World(const World&) = delete;

@@ -121,6 +121,7 @@ int bench_command(int argc, char** argv, const Words& words) {
     std::vector<Row> rows;
     if (a.what == "collectives" || a.what == "all") {
         World world(&argc, &argv);
+        refuse_singletons(world);
         if (world.size() < 2 && a.what == "collectives")
             throw Error(Exit::refused, fmt::format("bench collectives: there is only 1 rank; {}", form("bench")));
         rows = collectives(world);

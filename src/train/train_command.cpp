@@ -1,6 +1,7 @@
 #include "comm/watchdog.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
+#include "train/launcher.hpp"
 #include "train/trainer.hpp"
 
 #include <cstdio>
@@ -65,6 +66,7 @@ Exit train(World& world, const Arguments& arguments) {
 
 int train_command(int argc, char** argv, const Words& words) {
     World world(&argc, &argv);
+    refuse_singletons(world);
     try {
         return static_cast<int>(train(world, arguments_of(argc, argv, words)));
     } catch (const SharedError& e) {

@@ -1,13 +1,14 @@
-"""Jobs that stand still, jobs that only seem to, and ranks that die."""
+"""Jobs that stand still, jobs that only seem to, ranks that die, and launchers that start many jobs of one rank."""
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
 
-from trainer import show
+from trainer import Trainer, show
 
-from cases import DONE, INPUT
+from cases import DONE, INPUT, REFUSED
 from midrun import ours
 from processes import Running, wait_for
 
@@ -89,5 +90,35 @@ def lenient_launcher(trainer):
     return [f"{'; '.join(found)}\n{stderr}"] if found else []
 
 
+def singletons(trainer):
+    """A launcher that says several ranks where MPI says one: refused with the fix, once per job. One rank is not, nor a batch script's variables."""
+    complaints = []
+    for variables, fix in (({"PMI_SIZE": "2"}, "MPIRUN"), ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"}, "mpirun"),
+                           ({"SLURM_STEP_NUM_TASKS": "3"}, "--mpi=pmix"), ({"PMI_SIZE": "1", "SLURM_STEP_NUM_TASKS": "3"}, None),
+                           ({"SLURM_NTASKS": "8", "SLURM_STEP_NUM_TASKS": "1"}, None), ({"SLURM_NTASKS": "8"}, None)):
+        result = trainer.train(INPUT, 1, ["output.overwrite=true"], environment=variables.items())
+        said = ours(result.stderr)
+        if fix is None and (result.exit_code != DONE or said):
+            complaints.append(f"{variables}: a run was due\n{show(result)}")
+        number = max(variables.values())
+        if fix and (result.exit_code != REFUSED or len(said) != 1 or fix not in said[0] or f"started {number} ranks" not in said[0]):
+            complaints.append(f"{variables}: exit {REFUSED} with the fix was due\n{show(result)}")
+    return complaints
+
+
+def foreign_launcher(trainer):
+    """The same with the mpirun of another MPI, where one is installed: one message for the job, and nothing is created."""
+    mine = subprocess.run([trainer.environment.get("MPIRUN", "mpirun"), "--version"], capture_output=True, text=True, check=False).stdout
+    foreign = "mpirun.mpich" if "Open MPI" in mine else "mpirun.openmpi"
+    if not shutil.which(foreign):
+        return f"skipped: no {foreign}, the launcher of another MPI"
+    result = Trainer(trainer.binary, foreign, trainer.folder).train(INPUT, 3, seconds=30)
+    said = ours(result.stderr)
+    if result.exit_code != REFUSED or len(said) != 1 or "started 3 ranks" not in said[0] or result.output.exists():
+        return [f"exit {REFUSED} with one message was due, and no {result.output}\n{show(result)}"]
+    return []
+
+
 CHECKS = [("76 a stopped rank", stopped_rank), ("76 a suspended job goes on", suspended_job), ("76 a slow job goes on", slow_job),
           ("a rank that dies by a signal", killed_rank), ("a launcher that goes on", lenient_launcher)]
+SINGLETONS = [("singletons", singletons), ("a foreign launcher", foreign_launcher)]

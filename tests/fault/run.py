@@ -162,7 +162,7 @@ def check_killed_in_first_interval(trainer):
 PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("usage", check_usage)],
             "limits": limits.CHECKS,
             "kill": [("a killed rank", check_killed_rank), ("killed in the first interval", check_killed_in_first_interval)],
-            "hang": hang.CHECKS,
+            "hang": hang.CHECKS, "singletons": hang.SINGLETONS,
             "midrun": midrun.CHECKS, "disk": disk.CHECKS, "launcher": launcher.CHECKS, "user": user.CHECKS,
             "storage": [("70 storage paths", storage.check_paths), ("70 71 storage rows", storage.check_rows),
                         ("70 71 storage runs", functools.partial(storage.check_runs, source=INPUT))]}
