@@ -53,7 +53,7 @@ def slow_job(trainer):
     """Nothing that is merely slow is a stall: idle stages, evaluation, copies to a disk, ranks without cores of their own; the watchdog: a second."""
     (trainer.folder / "tier").mkdir()
     away = [f"offload.{what}=nvme" for what in ("optimizer", "parameters", "activations")] + [f"offload.nvme_path={trainer.folder / 'tier'}"]
-    source = INPUT | {"evaluation": {"interval": 1, "batches": 20}, "data": INPUT["data"] | {"split": "80,20"}}
+    source = INPUT | {"evaluation": {"interval": 1, "batches": 3}, "data": INPUT["data"] | {"split": "80,20"}}
     complaints = []
     for ranks, changes in ((8, ["grid.pp=4", "grid.dp=2", "train.steps=6"]), (4, ["grid.pp=2", "grid.tp=2", "train.steps=3", *away])):
         result = trainer.train(source, ranks, ["comm.watchdog=1", "output.overwrite=true", *changes], seconds=120)
