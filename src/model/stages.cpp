@@ -21,7 +21,8 @@ std::vector<int> layers_per_chunk(const Config& c) {
     const double heads = static_cast<double>(2 * m.num_attention_heads + 2 * m.num_key_value_heads);  // q and o, k and v
     const double projections = static_cast<double>(m.hidden_size * m.head_dim) * heads;
     const double mlp = static_cast<double>(m.hidden_size * m.ffn_hidden_size) * (m.activation == Activation::swiglu ? 3 : 2);
-    const double scores = static_cast<double>(m.seq_length * m.num_attention_heads * m.head_dim);
+    // The whole square of scores and of their product with v: attention's small products lose what causality saves.
+    const double scores = 2.0 * static_cast<double>(m.seq_length * m.num_attention_heads * m.head_dim);
     const double head = static_cast<double>(m.hidden_size * m.vocab_size) / (projections + mlp + scores);
     std::vector<int> out(chunks, 1);
     std::vector<double> cost(chunks, 1.0);

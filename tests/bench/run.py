@@ -115,14 +115,17 @@ def measure_precision(bench, precision, goal):
 
 def measure_grids(bench):
     name = shapes.name(bench.options)
-    for axis, (train, goal) in shapes.GRIDS.items():
+    for axis, (train, ways) in shapes.GRIDS.items():
         source = shapes.gpt2(bench.options, "fp32", train)
-        one, two = [], []
+        one, shares = [], {way: [] for way in ways}
         for _ in bench.repetitions():
             one.append(tokens_per_second(bench.train(source, 1, THREADS)))
-            two.append(tokens_per_second(bench.train(source, 2, 1, [f"grid.{axis}=2"])))
+            for way in ways:
+                two = bench.train(source, 2, 1, [f"grid.{axis}=2", *way.split()])
+                shares[way].append(tokens_per_second(two) / one[-1])
         bench.row(f"{name} fp32 {axis} 2: one rank of two threads", one, "tokens/s")
-        bench.row(f"{name} fp32 {axis} 2: two ranks of one / one rank of two", [b / a for a, b in zip(one, two)], "", goal)
+        for way, goal in ways.items():
+            bench.row(f"{name} fp32 {axis} 2: two ranks of one / one rank of two", shares[way], "", goal, note=way)
 
 
 def measure_overhead(bench):

@@ -8,12 +8,12 @@ GPT2_124M = {"num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "f
 TINY = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "ffn_hidden_size": 256, "vocab_size": 503, "seq_length": 64}
 QUICKSTART = {"num_layers": 4, "hidden_size": 128, "num_attention_heads": 4, "vocab_size": 256, "seq_length": 128}
 
-# Two ranks against one: the batch, and the least share of the one rank's tokens/s that is wanted.
+# Two ranks against one: the batch, and the ways of the two with the least share of the one rank's tokens/s that is wanted of each.
 GRIDS = {
-    "dp": ({"micro_batch_size": 4, "global_batch_size": 8}, 0.90),
-    "tp": ({"micro_batch_size": 4, "global_batch_size": 4}, 0.85),
-    "sp": ({"micro_batch_size": 4, "global_batch_size": 4}, 0.85),
-    "pp": ({"micro_batch_size": 1, "global_batch_size": 16}, 0.85),  # 16 micro-batches
+    "dp": ({"micro_batch_size": 4, "global_batch_size": 8}, {"": 0.90}),
+    "tp": ({"micro_batch_size": 4, "global_batch_size": 4}, {"": 0.85}),
+    "sp": ({"micro_batch_size": 4, "global_batch_size": 4}, {"": 0.85}),
+    "pp": ({"micro_batch_size": 1, "global_batch_size": 16}, {"pipeline.schedule=zero-bubble": 0.85, "pipeline.schedule=1f1b": None}),
 }
 
 
