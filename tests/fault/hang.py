@@ -109,7 +109,7 @@ def singletons(trainer):
 def foreign_launcher(trainer):
     """The same with the mpirun of another MPI, where one is installed: one message for the job, and nothing is created."""
     mine = subprocess.run([trainer.environment.get("MPIRUN", "mpirun"), "--version"], capture_output=True, text=True, check=False).stdout
-    foreign = "mpirun.mpich" if "Open MPI" in mine else "mpirun.openmpi"
+    foreign = "mpirun.openmpi" if "HYDRA" in mine else "mpirun.mpich"  # Hydra is MPICH's; Open MPI's goes by several names
     if not shutil.which(foreign):
         return f"skipped: no {foreign}, the launcher of another MPI"
     result = Trainer(trainer.binary, foreign, trainer.folder).train(INPUT, 3, seconds=30)
