@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/random.hpp"
 #include "comm/world.hpp"
 
 namespace quadrille {
@@ -38,8 +39,8 @@ int free_place(EvidencePage& page) {
 }  // namespace
 
 std::int64_t group_key(std::span<const int> ranks) {
-    std::uint64_t hash = 1469598103934665603u;  // FNV-1a
-    for (const int rank : ranks) hash = (hash ^ static_cast<std::uint64_t>(rank)) * 1099511628211u;
+    std::uint64_t hash = 0;
+    for (const int rank : ranks) hash = random_key(hash, rank);
     return static_cast<std::int64_t>(hash % static_cast<std::uint64_t>(message_mark - 1)) + 1;
 }
 

@@ -17,7 +17,6 @@ Handshake::Handshake(MPI_Comm comm, std::vector<int> ranks, int me, DescribeLine
     : comm_(comm), ranks_(std::move(ranks)), me_(me), describe_(std::move(describe)), promises_(me == 0 ? ranks_.size() : 1) {}
 
 void Handshake::begin(const Move& move, std::int64_t sequence) {
-    begun_ = true;
     compared_ = false;
     Promise& mine = promises_[0];
     mine = {.sequence = sequence, .segments = static_cast<std::int64_t>(move.segments.size()), .kind = static_cast<std::int32_t>(move.kind),
@@ -45,7 +44,6 @@ bool Handshake::agreed() {
             mpi_check(MPI_Isend(nullptr, 0, MPI_BYTE, static_cast<int>(m), go_tag, comm_, &requests_[m - 1]));
         return agreed();
     }
-    begun_ = false;
     return true;
 }
 

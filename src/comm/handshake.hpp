@@ -24,7 +24,6 @@ class Handshake {
 
     // Before the move of this number. Never blocks.
     void begin(const Move& move, std::int64_t sequence);
-    bool begun() const { return begun_; }
     // Whether all may begin, which ends this handshake. Error{rank_failed} on the first member if a member differs, with both sides' lines.
     bool agreed();
 
@@ -36,7 +35,7 @@ class Handshake {
     std::vector<int> ranks_;
     int me_;
     DescribeLine describe_;
-    bool begun_ = false, compared_ = false;
+    bool compared_ = false;
     std::vector<Promise> promises_;        // of the first member: all; else this rank's own
     std::vector<MPI_Request> requests_;
 };

@@ -55,7 +55,7 @@ Arena::Arena(const std::array<std::int64_t, tier_count>& bytes, std::string_view
         }
         const auto address = reinterpret_cast<std::uintptr_t>(at);
         const std::uintptr_t aligned = (address + huge_page - 1) / huge_page * huge_page;
-        r = {at, mapped, reinterpret_cast<std::byte*>(aligned), bytes[t], {}};
+        r = {at, mapped, reinterpret_cast<std::byte*>(aligned), bytes[t], std::nullopt};
         madvise(r.data, static_cast<std::size_t>(r.size), MADV_HUGEPAGE);  // advice: no failure matters
         try {
             touch(r.data, r.size, threads);

@@ -40,7 +40,7 @@ class Arena {
         std::int64_t mapped = 0;
         std::byte* data = nullptr;  // aligned to a huge page
         std::int64_t size = 0;
-        std::optional<std::int64_t> huge_pages;  // bytes
+        std::optional<std::int64_t> huge_pages = 0;  // bytes
     };
     void release();
     std::array<Reservation, tier_count> reservations_;

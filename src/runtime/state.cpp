@@ -35,6 +35,13 @@ class Holdings {
         return t < 0 ? std::nullopt : std::optional(home_of(t));
     }
 
+    Home home_of(TensorId t) const {
+        const ByteRange r = range_of(program_, at_, t);
+        const TensorType& type = program_.type(t);
+        auto* const data = r.tier == Tier::nvme ? nullptr : arena_.data(r.tier) + r.begin;
+        return {r, data, type.dtype, first_index(program_.grid(), type, 0, at_), local_count(program_.grid(), type)};
+    }
+
     // What the home holds of one of its unit's parameters; padding belongs to none.
     std::vector<Piece> pieces(const FlatSegment& s, const Home& home) const {
         const Parameter& p = program_.parameters[static_cast<std::size_t>(s.parameter)];
@@ -60,13 +67,6 @@ class Holdings {
             if (updates && program_.attributes(op).unit == static_cast<int>(unit)) return home_of(program_.inputs(op)[1]);
         }
         return {};
-    }
-
-    Home home_of(TensorId t) const {
-        const ByteRange r = range_of(program_, at_, t);
-        const TensorType& type = program_.type(t);
-        auto* const data = r.tier == Tier::nvme ? nullptr : arena_.data(r.tier) + r.begin;
-        return {r, data, type.dtype, first_index(program_.grid(), type, 0, at_), local_count(program_.grid(), type)};
     }
 
     const Program& program_;
@@ -125,19 +125,17 @@ void in_memory(const Home& home, Arena& arena, Make make) {
 void initialize(const Program& training, const Coordinate& at, Arena& arena, std::uint64_t seed, int threads) {
     omp_set_num_threads(threads);
     const Holdings held(training, at, arena);
-    for (std::size_t u = 0; u < training.flats.size(); ++u)
-        for (const StateKind what : {StateKind::weight, StateKind::master, StateKind::m, StateKind::v}) {
-            const std::optional<Home> home = held.home(u, what);
-            if (!home) continue;
-            in_memory(*home, arena, [&](const Home& part) {
-                zero(part.data, part.count * bytes_of(part.dtype));
-                if (what == StateKind::m || what == StateKind::v) return;
-                for (const FlatSegment& s : training.flats[u].segments) {
-                    const Parameter& p = training.parameters[static_cast<std::size_t>(s.parameter)];
-                    if (p.init != Init::zeros) fill(held.pieces(s, part), p, random_key(seed, hash_text(p.name)));
-                }
-            });
-        }
+    for (const TensorId t : training.initial_state()) {
+        const Buffer& buffer = training.buffer(t);
+        in_memory(held.home_of(t), arena, [&](const Home& part) {
+            zero(part.data, part.count * bytes_of(part.dtype));
+            if (buffer.state != StateKind::weight && buffer.state != StateKind::master) return;
+            for (const FlatSegment& s : training.flats[static_cast<std::size_t>(buffer.unit)].segments) {
+                const Parameter& p = training.parameters[static_cast<std::size_t>(s.parameter)];
+                if (p.init != Init::zeros) fill(held.pieces(s, part), p, random_key(seed, hash_text(p.name)));
+            }
+        });
+    }
 }
 
 std::vector<Piece> pieces_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, StateKind what) {

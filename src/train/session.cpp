@@ -204,7 +204,7 @@ void Session::take_memory() {
     std::vector<std::int64_t> reserved, huge;
     for (const Tier t : {Tier::device, Tier::host, Tier::nvme}) {
         reserved.push_back(arena_->size(t));
-        huge.push_back(reserved.back() == 0 || t == Tier::nvme ? 0 : arena_->huge_pages(t).value_or(RunRecord::not_told));
+        huge.push_back(arena_->huge_pages(t).value_or(RunRecord::not_told));
     }
     record.reserved = world.gather(std::span<const std::int64_t>(reserved));
     record.huge_pages = world.gather(std::span<const std::int64_t>(huge));

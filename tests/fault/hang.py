@@ -16,6 +16,12 @@ RANK_FAILED = 6
 STOPS = [(4, "grid.dp=2 grid.tp=2", 3), (4, "grid.pp=4", 1), (2, "grid.dp=2 sharding.zero_stage=3", 0), (4, "grid.sp=2 grid.pp=2 comm.check=true", 2)]
 
 
+def launcher_version(trainer):
+    """What the launcher says of itself: MPICH's is HYDRA, Open MPI's mpirun says (Open MPI) and its mpiexec (OpenRTE)."""
+    mpirun = trainer.environment.get("MPIRUN", "mpirun")
+    return subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
+
+
 def stopped_rank(trainer):
     """76: a rank stopped by SIGSTOP: the others say who is missing where, once, and the whole job ends with exit 6, the stopped rank too."""
     complaints, lines = [], 0
@@ -78,8 +84,7 @@ def killed_rank(trainer):
 
 def lenient_launcher(trainer):
     """Where the launcher lets a job go on without one of its ranks, the rank's neighbour on the node sees that it is gone."""
-    mpirun = trainer.environment.get("MPIRUN", "mpirun")
-    if "Open MPI) 4" not in subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout:
+    if not re.search(r"\((Open MPI|OpenRTE)\) 4", launcher_version(trainer)):
         return "skipped: only Open MPI 4 is known to have such a launcher (--enable-recovery)"
     run = Running(trainer, 4, ["grid.dp=2", "grid.pp=2"], environment={"MPIRUN_FLAGS": "--enable-recovery"}.items())
     os.kill(run.ranks[2], signal.SIGKILL)
@@ -108,8 +113,7 @@ def singletons(trainer):
 
 def foreign_launcher(trainer):
     """The same with the mpirun of another MPI, where one is installed: one message for the job, and nothing is created."""
-    mine = subprocess.run([trainer.environment.get("MPIRUN", "mpirun"), "--version"], capture_output=True, text=True, check=False).stdout
-    foreign = "mpirun.openmpi" if "HYDRA" in mine else "mpirun.mpich"  # Hydra is MPICH's; Open MPI's goes by several names
+    foreign = "mpirun.openmpi" if "HYDRA" in launcher_version(trainer) else "mpirun.mpich"
     if not shutil.which(foreign):
         return f"skipped: no {foreign}, the launcher of another MPI"
     result = Trainer(trainer.binary, foreign, trainer.folder).train(INPUT, 3, seconds=30)

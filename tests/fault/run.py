@@ -17,7 +17,6 @@ import limits  # noqa: E402
 import midrun  # noqa: E402
 import storage  # noqa: E402
 import user  # noqa: E402
-from processes import Running  # noqa: E402
 from cases import CASES, DIVERGED, DONE, INPUT, REFUSED  # noqa: E402
 from processes import Running  # noqa: E402
 
