@@ -5,6 +5,13 @@
 #include "comm/engine_state.hpp"
 
 namespace quadrille {
+namespace {
+
+void free_comm(MPI_Comm& comm) {
+    if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+}
+
+}  // namespace
 
 Engine::Engine(World& world, const EngineOptions& options) : state_(std::make_unique<State>(world, options)) {
     State& s = *state_;
@@ -13,6 +20,7 @@ Engine::Engine(World& world, const EngineOptions& options) : state_(std::make_un
     const std::int64_t threads = std::int64_t{options.compute_threads} * world.cpu_sharers();
     if (threads > world.cpus()) s.waits_on = Backoff::Core::shared;
     if (threads + world.cpu_sharers() > world.cpus()) s.serves_on = Backoff::Core::background;
+    if (options.algorithm == Algorithm::native) s.native_types.emplace();
     allow_short_sleeps();
     mpi_check(MPI_Comm_dup(world.comm(), &s.messages));
     mpi_check(MPI_Comm_set_errhandler(s.messages, MPI_ERRORS_RETURN));
@@ -35,9 +43,11 @@ Engine::~Engine() {
         static_cast<void>(state_.release());
         return;
     }
-    for (State::Group& group : s.groups)
-        for (MPI_Comm* comm : {&group.handshakes, &group.comm})
-            if (*comm != MPI_COMM_NULL) MPI_Comm_free(comm);
+    for (State::Group& group : s.groups) {
+        for (Place& place : group.places) free_comm(place.collectives);
+        if (group.window && std::uncaught_exceptions() == 0) group.window->free();  // nobody to meet where this rank alone gives up
+        for (MPI_Comm* comm : {&group.levels.within, &group.levels.across, &group.handshakes, &group.comm}) free_comm(*comm);
+    }
     MPI_Comm_free(&s.messages);
 }
 
@@ -62,7 +72,8 @@ int Engine::group(std::span<const int> ranks) {
         mpi_check(MPI_Comm_set_errhandler(group.comm, MPI_ERRORS_RETURN));
         mpi_check(MPI_Group_free(&some));
         mpi_check(MPI_Group_free(&all));
-        s.take_staging(group);
+        s.choose_algorithm(group);
+        s.open_places(group);
         if (s.options.check) {
             mpi_check(MPI_Comm_dup(group.comm, &group.handshakes));
             mpi_check(MPI_Comm_set_errhandler(group.handshakes, MPI_ERRORS_RETURN));
@@ -76,7 +87,9 @@ int Engine::group(std::span<const int> ranks) {
     return s.groups.back().lane.group;
 }
 
-std::int64_t Engine::staging_bytes(const EngineOptions& options) { return active_per_group * Work::staging_bytes(options.segment_bytes); }
+std::int64_t Engine::staging_bytes(const EngineOptions& options) { 
+    return (shares_memory(options.algorithm) ? SharedWindow::counters_bytes : 0) + active_per_group * Work::place_bytes(options);
+}
 
 std::int64_t Engine::staging_bytes(int group) const {
     const auto lock = state_->lock_as_caller();

@@ -4,8 +4,8 @@
 // go before bulk ones. The moves of one group begin in issue order and must be issued in the same order by all its members;
 // moves of different groups, sends and receives are independent. The sum of an element is taken in ring order ending at the
 // member whose slice it is in, whatever the segmentation, the message size or the timing: same input, same bits, and the same
-// on every member. It does not look at what the buffers' users do: a buffer belongs to the move from start to done.
-// Every move leaves its traces in the rank's evidence (comm/evidence.hpp).
+// on every member (the library's own collectives excepted). It does not look at what the buffers' users do: a buffer belongs to the
+// move from start to done. Every move leaves its traces in the rank's evidence (comm/evidence.hpp).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include <memory>
 #include <span>
 
-#include "comm/move.hpp"
+#include "comm/measured.hpp"
 #include "comm/world.hpp"
 
 namespace quadrille {
@@ -23,6 +23,11 @@ class Work;
 struct EngineOptions {
     std::int64_t max_count = 0;              // elements per message; 0: as many as MPI takes
     std::int64_t segment_bytes = 256 << 10;  // grain of pipelining inside a move
+    Algorithm algorithm = Algorithm::ring;   // of collectives. A group that it does not suit (shared: on several nodes; hierarchical: not on several,
+                                             // or not with several ranks on each, the same number) takes its other half: shared or ring
+    MeasuredTimes times;                     // that decide where it is automatic; the same on all ranks
+    bool windows = true;                     // false: there is no room for shared memory, so groups go by messages
+    int pretend_nodes = 0;                   // for tests: cut the ranks in so many nodes; 0: the nodes are what they are
     int compute_threads = 1;                 // of this rank: tells whether the progress thread has a core of its own
     std::span<std::byte> staging = {};       // where the groups' staging lies, in the order in which they are made; empty: each reserves its own
     bool check = false;                      // debug: members compare what they are about to do before each collective (comm/handshake.hpp)

@@ -49,20 +49,66 @@ void Engine::State::validate(const Move& m) const {
     }
 }
 
-void Engine::State::take_staging(Group& group) {
-    const std::int64_t piece = Work::staging_bytes(options.segment_bytes);
-    group.staging_bytes = active_per_group * piece;
-    std::byte* at = nullptr;
+// A pretended node is a part of a real one.
+int Engine::State::node(int rank) const {
+    const std::int64_t nodes = std::max(1, options.pretend_nodes), pretended = rank * nodes / world.size();
+    return static_cast<int>(world.node(rank) * nodes + pretended);
+}
+
+void Engine::State::choose_algorithm(Group& group) const {
+    group.algorithm = options.algorithm;
+    if (!shares_memory(options.algorithm)) return;
+    std::vector<int> nodes;
+    for (const int r : group.ranks) nodes.push_back(node(r));
+    group.levels.grid = arrange(nodes, group.me);
+    const bool levels = options.algorithm == Algorithm::hierarchical;
+    if (!options.windows) group.algorithm = Algorithm::ring;
+    else if (group.levels.grid.nodes == 1) group.algorithm = levels ? Algorithm::shared : options.algorithm;
+    else if (!levels || group.levels.grid.flat()) group.algorithm = Algorithm::ring;
+}
+
+// Collective over the group.
+void Engine::State::open_levels(Group& group) {
+    const NodeGrid& grid = group.levels.grid;
+    mpi_check(MPI_Comm_split(group.comm, grid.node, grid.local, &group.levels.within));
+    mpi_check(MPI_Comm_split(group.comm, grid.local, grid.node, &group.levels.across));
+    for (const MPI_Comm comm : {group.levels.within, group.levels.across}) mpi_check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+}
+
+// Of Engine::staging_bytes; a window has its counters beside it.
+std::byte* Engine::State::take_staging(Group& group) {
+    const std::int64_t bytes = group.staging_bytes;
     if (options.staging.empty()) {
-        group.own_staging = Staging(group.staging_bytes);
-        at = group.own_staging.data();
-    } else {
-        const auto given = static_cast<std::int64_t>(options.staging.size());
-        require(staging_taken + group.staging_bytes <= given, "the engine was given staging for fewer groups");
-        at = options.staging.data() + staging_taken;
-        staging_taken += group.staging_bytes;
+        group.own_staging = Staging(bytes);
+        return group.own_staging.data();
     }
-    for (int k = 0; k < active_per_group; ++k) group.spare.push_back(at + k * piece);
+    const auto given = static_cast<std::int64_t>(options.staging.size());
+    require(staging_taken + bytes <= given, "the engine was given staging for fewer groups");
+    std::byte* at = options.staging.data() + staging_taken;
+    staging_taken += bytes;
+    return at;
+}
+
+// Collective over the group.
+void Engine::State::open_places(Group& group) {
+    const std::int64_t bytes = Work::place_bytes(options);
+    group.staging_bytes = Engine::staging_bytes(options);
+    if (group.algorithm == Algorithm::hierarchical) open_levels(group);
+    const MPI_Comm within = group.algorithm == Algorithm::hierarchical ? group.levels.within : group.comm;
+    if (shares_memory(group.algorithm)) group.window = std::make_unique<SharedWindow>(within, active_per_group, bytes);
+    std::byte* staging = group.window ? nullptr : take_staging(group);
+    for (int k = 0; k < active_per_group; ++k) {
+        Place& place = group.places[static_cast<std::size_t>(k)];
+        if (group.window) {
+            place.shared = group.window->place(k);
+            place.shared.bytes = Work::staging_bytes(options.segment_bytes);
+        }
+        std::byte* at = group.window ? place.shared.parts[static_cast<std::size_t>(group.levels.grid.local)].data : staging + k * bytes;
+        place.staging = {at, static_cast<std::size_t>(bytes)};
+        if (group.algorithm != Algorithm::native) continue;
+        mpi_check(MPI_Comm_dup(group.comm, &place.collectives));
+        mpi_check(MPI_Comm_set_errhandler(place.collectives, MPI_ERRORS_RETURN));
+    }
 }
 
 Lane& Engine::State::lane_of(const Move& move) {
@@ -97,12 +143,16 @@ Ticket Engine::State::submit(const Move& move, std::span<const Ticket> after, Mo
     return ticket;
 }
 
-bool Engine::State::can_begin(const Work& work) const {
-    const int group = work.lane().group;
-    if (group >= 0 && Work::uses_staging(work.move().kind)) {
-        const Group& g = groups[static_cast<std::size_t>(group)];
-        if (g.spare.empty() && g.ranks.size() > 1) return false;
-    }
+// The group that gives the move a place; else none.
+Engine::State::Group* Engine::State::group_of(const Work& work) {
+    if (!needs_place(work.move().kind)) return nullptr;
+    Group& group = groups[static_cast<std::size_t>(work.lane().group)];
+    return group.ranks.size() > 1 ? &group : nullptr;
+}
+
+bool Engine::State::can_begin(const Work& work) {
+    const Group* group = group_of(work);
+    if (group != nullptr && group->places[static_cast<std::size_t>(group->next_place)].taken) return false;
     return std::all_of(work.after().begin(), work.after().end(), over);
 }
 
@@ -140,34 +190,51 @@ bool Engine::State::agreed(Lane& lane) {
     return !lane.handshake || lane.handshake->agreed();
 }
 
+Channel Engine::State::message_channel(const Move& move) const {
+    Channel channel;
+    channel.comm = messages;
+    channel.members = world.size();
+    channel.me = world.rank();
+    channel.clock_difference = world.clock_offset(move.peer) - world.clock_offset(world.rank());
+    return channel;
+}
+
+Channel Engine::State::group_channel(const Group& group) const {
+    Channel channel;
+    channel.comm = group.comm;
+    channel.members = static_cast<int>(group.ranks.size());
+    channel.me = group.me;
+    return channel;
+}
+
 void Engine::State::begin(Work& work) {
     const Move& move = work.move();
-    Channel channel;
+    const int lane = work.lane().group;
+    Channel channel = lane < 0 ? message_channel(move) : group_channel(groups[static_cast<std::size_t>(lane)]);
+    channel.tag = work.tag();
     channel.segment_bytes = options.segment_bytes;
     channel.max_count = options.max_count;
-    if (work.lane().group < 0) {
-        channel.comm = messages;
-        channel.members = world.size();
-        channel.me = world.rank();
-        channel.clock_difference = world.clock_offset(move.peer) - world.clock_offset(world.rank());
-    } else {
-        Group& group = groups[static_cast<std::size_t>(work.lane().group)];
-        channel.comm = group.comm;
-        channel.members = static_cast<int>(group.ranks.size());
-        channel.me = group.me;
-        if (Work::uses_staging(move.kind) && !group.spare.empty()) {
-            channel.staging = group.spare.back();
-            group.spare.pop_back();
-        }
+    channel.types = native_types ? &*native_types : nullptr;
+    Algorithm algorithm = Algorithm::ring;
+    int taken = -1;
+    if (Group* group = group_of(work)) {
+        taken = group->next_place;
+        group->next_place = (taken + 1) % active_per_group;
+        Place& place = group->places[static_cast<std::size_t>(taken)];
+        place.taken = true;
+        channel.staging = place.staging;
+        channel.collectives = place.collectives;
+        channel.shared = &place.shared;
+        channel.levels = &group->levels;
+        algorithm = algorithm_for(group->algorithm, move, channel.members, options.times);
     }
-    work.enter(channel);
-    work.advance();
+    work.enter(channel, algorithm, taken);
     if (work.finished()) return retire(work);
     active[static_cast<int>(move.priority)].push_back(&work);
 }
 
 void Engine::State::retire(Work& work) {
-    if (work.staging() != nullptr) groups[static_cast<std::size_t>(work.lane().group)].spare.push_back(work.staging());
+    if (Group* group = group_of(work)) group->places[static_cast<std::size_t>(work.place())].taken = false;
     work.retire();
     world.evidence().left(work.evidence, now());
     --in_flight;

@@ -3,11 +3,13 @@
 // Everything but the two atomics is guarded by one mutex, under which all MPI calls of the engine are made. The progress thread
 // keeps off the mutex while a caller wants it, and sleeps while somebody waits (who drives then) or nothing is in flight.
 #pragma once
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -23,8 +25,7 @@
 
 namespace quadrille {
 
-// Moves that begin in the order in which they were issued: a group's, or the sends (receives) to (from) one rank. So all
-// members hand out the same staging to the same moves, and a move of a later place never keeps an earlier one from it.
+// Moves that begin in the order in which they were issued: a group's, or the sends (receives) to (from) one rank.
 struct Lane {
     Work* first = nullptr;
     Work* last = nullptr;
@@ -36,16 +37,29 @@ struct Lane {
     std::optional<Handshake> handshake;
 };
 
-constexpr int active_per_group = 2;  // moves of one group that hold staging at once
+constexpr int active_per_group = 2;  // moves of one group that have a place at once
+
+// What a move has to itself while it is under way. The moves of a group take its places in turn, so all members give the same place to
+// the same move, whichever ends first.
+struct Place {
+    std::span<std::byte> staging;
+    MPI_Comm collectives = MPI_COMM_NULL;  // native
+    SharedPlace shared;                    // shared
+    bool taken = false;
+};
 
 struct Engine::State {
     struct Group {
         std::vector<int> ranks;
         int me = 0;
         MPI_Comm comm = MPI_COMM_NULL, handshakes = MPI_COMM_NULL;
-        Staging own_staging;            // unless it lies in EngineOptions::staging
+        Algorithm algorithm = Algorithm::ring;
+        Staging own_staging;                   // unless it lies in EngineOptions::staging
+        Levels levels;                         // hierarchical
+        std::unique_ptr<SharedWindow> window;  // where memory is shared: staging lies there
         std::int64_t staging_bytes = 0;
-        std::vector<std::byte*> spare;  // pieces of staging
+        std::array<Place, active_per_group> places;  // of a group of more than one rank
+        int next_place = 0;
         Lane lane;
     };
 
@@ -72,20 +86,28 @@ struct Engine::State {
     std::atomic<bool> failed = false;
     std::atomic<int> callers = 0;  // want the lock; the progress thread keeps off it
     std::thread progress;
+    std::optional<NativeTypes> native_types;
 
     State(World& w, const EngineOptions& o) : world(w), options(o) {}
 
     static bool over(const Ticket& t) { return t.work_ == nullptr || t.work_->generation() != t.generation_; }
     void check_failure();
     void fail(std::exception_ptr why);  // under the lock
-    void take_staging(Group& group);
+    int node(int rank) const;
+    void choose_algorithm(Group& group) const;
+    void open_levels(Group& group);
+    std::byte* take_staging(Group& group);
+    void open_places(Group& group);
     Lane& lane_of(const Move& move);
     void validate(const Move& move) const;
     Ticket submit(const Move& move, std::span<const Ticket> after, MoveTimes* times);
     bool begin_waiting();
-    bool can_begin(const Work& work) const;
+    Group* group_of(const Work& work);
+    bool can_begin(const Work& work);
     bool agreed(Lane& lane);
     void begin(Work& work);
+    Channel message_channel(const Move& move) const;
+    Channel group_channel(const Group& group) const;
     bool drive();
     bool drive_list(std::vector<Work*>& list);
     void retire(Work& work);

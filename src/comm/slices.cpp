@@ -3,8 +3,26 @@
 #include <cstring>
 
 #include "comm/reduce.hpp"
+#include "comm/stream.hpp"
 
 namespace quadrille {
+namespace {
+
+// As combine, a tile at a time.
+void combine_streamed(ReduceOp op, DType dtype, const void* a_, const void* b_, void* out_, std::int64_t count) {
+    constexpr std::int64_t tile_bytes = 4096;
+    alignas(64) std::byte tile[tile_bytes];
+    const std::int64_t bytes = bytes_of(dtype), most = tile_bytes / bytes;
+    const auto *a = static_cast<const std::byte*>(a_), *b = static_cast<const std::byte*>(b_);
+    auto* out = static_cast<std::byte*>(out_);
+    for (std::int64_t at = 0; at < count; at += most) {
+        const std::int64_t n = std::min(most, count - at);
+        combine(op, dtype, a + at * bytes, b + at * bytes, tile, n);
+        stream_copy(out + at * bytes, tile, static_cast<std::size_t>(n * bytes));
+    }
+}
+
+}  // namespace
 
 void SliceTable::clear(std::int64_t element_bytes) {
     bytes_ = element_bytes;
@@ -56,9 +74,11 @@ void SliceTable::pack(const Portion& p, std::byte* to) const {
     });
 }
 
-void SliceTable::unpack(const Portion& p, const std::byte* from) const {
+void SliceTable::unpack(const Portion& p, const std::byte* from, Write write) const {
     each_run(p, [&](std::byte* data, std::int64_t at, std::int64_t n) {
-        std::memcpy(data, from + at * bytes_, static_cast<std::size_t>(n * bytes_));
+        const auto bytes = static_cast<std::size_t>(n * bytes_);
+        if (write == Write::streamed) stream_copy(data, from + at * bytes_, bytes);
+        else std::memcpy(data, from + at * bytes_, bytes);
     });
 }
 
@@ -79,11 +99,12 @@ void combine_into(ReduceOp op, DType dtype, const SliceTable& in, const Portion&
 }
 
 void combine_out(ReduceOp op, DType dtype, const SliceTable& in, const Portion& p, const std::byte* slot, const SliceTable& out,
-                 const Portion& to) {
+                 const Portion& to, Write write) {
     const std::int64_t bytes = bytes_of(dtype);
     in.each_run(p, [&](const std::byte* data, std::int64_t at, std::int64_t n) {
         out.each_run({to.slice, to.first + at, n}, [&](std::byte* target, std::int64_t within, std::int64_t m) {
-            combine(op, dtype, data + within * bytes, slot + (at + within) * bytes, target, m);  // target may be data
+            const auto combine_run = write == Write::streamed ? combine_streamed : combine;
+            combine_run(op, dtype, data + within * bytes, slot + (at + within) * bytes, target, m);  // target may be data
         });
     });
 }

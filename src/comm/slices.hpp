@@ -17,6 +17,9 @@ struct Portion {
     std::int64_t first = 0, count = 0;
 };
 
+// How a buffer is written that nobody reads soon: past the caches, if it is larger than they are (stream.hpp).
+enum class Write { cached, streamed };
+
 class SliceTable {
   public:
     void clear(std::int64_t element_bytes);
@@ -34,7 +37,7 @@ class SliceTable {
     void each_run(const Portion& p, F f) const;
 
     void pack(const Portion& p, std::byte* to) const;
-    void unpack(const Portion& p, const std::byte* from) const;
+    void unpack(const Portion& p, const std::byte* from, Write write = Write::cached) const;
 
   private:
     struct Run {
@@ -65,6 +68,6 @@ void copy(const SliceTable& in, const Portion& from, const SliceTable& out, cons
 void combine_into(ReduceOp op, DType dtype, const SliceTable& in, const Portion& p, std::byte* slot);
 // out's portion = slot op in's portion.
 void combine_out(ReduceOp op, DType dtype, const SliceTable& in, const Portion& p, const std::byte* slot, const SliceTable& out,
-                 const Portion& to);
+                 const Portion& to, Write write = Write::cached);
 
 }  // namespace quadrille

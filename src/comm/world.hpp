@@ -39,6 +39,7 @@ class World {
     int size() const { return size_; }
     MPI_Comm comm() const { return comm_; }       // a duplicate of MPI_COMM_WORLD
     int node_size() const { return node_size_; }  // ranks that share this node's memory
+    int node(int rank) const { return nodes_[static_cast<std::size_t>(rank)]; }  // its node's number: the lowest rank there
     const std::string& host() const { return host_; }
     int cpus() const { return cpus_; }                // CPUs in this rank's affinity mask
     int cpu_sharers() const { return cpu_sharers_; }  // ranks of the node (this one too) whose masks overlap this rank's
@@ -84,6 +85,7 @@ class World {
     bool abandoned_ = false;
     std::string host_;
     std::vector<double> clock_offsets_;
+    std::vector<int> nodes_;  // by rank
     std::unique_ptr<EvidencePages> pages_;
     std::unique_ptr<Evidence> evidence_;
 };

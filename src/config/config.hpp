@@ -23,6 +23,7 @@ enum class OffloadTo { none, cpu, nvme };
 enum class OnNan { stop, skip };
 enum class OptimizerType { adamw, sgd };
 enum class LrSchedule { constant, linear, cosine, wsd };
+enum class CollectiveAlgorithm { automatic, ring, shared, hierarchical, native };
 enum class DataFormat { text, tokens, llmc, megatron, synthetic };
 enum class TokenType { uint16, uint32 };
 
@@ -51,6 +52,7 @@ struct LoraConfig {
 struct GridConfig {
     int dp = 1, tp = 1, pp = 1, sp = 1;
     std::vector<std::string> order = {"tp", "sp", "dp", "pp"};  // fastest-varying first
+    int pretend_nodes = 0;  // 0: the nodes are what they are
     std::int64_t ranks() const { return std::int64_t{dp} * tp * pp * sp; }
     bool operator==(const GridConfig&) const = default;
 };
@@ -90,6 +92,7 @@ struct OffloadConfig {
     bool operator==(const OffloadConfig&) const = default;
 };
 struct CommConfig {
+    CollectiveAlgorithm algorithm = CollectiveAlgorithm::automatic;
     std::int64_t bucket_size = 25 << 20;  // bytes
     std::int64_t max_count = 0;           // elements per message; 0: as many as the message library takes
     bool check = false;                   // members compare what they are about to do before each collective

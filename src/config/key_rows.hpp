@@ -50,6 +50,7 @@ Key choice(std::string_view path, std::string comment, std::vector<std::string> 
     const Config defaults;
     Key key =
         row(path, KeyType::choice, std::string(spelling((defaults.*Section).*Member)), bind<Section, Member>(), std::move(comment));
+    key.word.clear();  // auto may be one of the choices
     for (const std::string_view word : spellings(E{})) key.choices.emplace_back(word);
     key.later = std::move(later);
     return key;

@@ -62,7 +62,8 @@ void grid_keys(std::vector<Key>& k) {
     k.push_back(with(row("grid.order", KeyType::order, "tp-sp-dp-pp", bind<g, &G::order>(),
                          "fastest-varying axis first: which ranks are neighbours"),
                      {"auto"}));
-    k.push_back(fixed("grid.pretend_nodes", KeyType::integer, "0", "split this machine into so many nodes, for tests"));
+    k.push_back(integer("grid.pretend_nodes", "0", from(0, 1024), bind<g, &G::pretend_nodes>(),
+                        "for tests: split this machine into so many nodes, for comm.algorithm; 0 = as it is"));
     k.push_back(flag("tensor.sequence_parallel", "false", bind<&C::tensor, &TensorConfig::sequence_parallel>(),
                      "between the tp regions each tp rank holds a part of the sequence (Megatron)"));
     k.push_back(choice<&C::sequence, &SequenceConfig::method>(
@@ -113,8 +114,10 @@ void comm_keys(std::vector<Key>& k) {
     constexpr auto c = &C::comm;
     using M = CommConfig;
     k.push_back(settled("comm.backend", {"auto", "mpi"}, "mpi", {"nccl"}, "who carries the messages; auto = mpi"));
-    k.push_back(settled("comm.algorithm", {"auto", "ring"}, "ring", {"shared", "hierarchical", "native"},
-                        "how collectives run; auto = ring"));
+    k.push_back(choice<c, &M::algorithm>(
+        "comm.algorithm", "how collectives run: ring by messages, shared through memory where a group is inside one node (the same bits), "
+                          "hierarchical shared inside nodes and ring across, native by the MPI library; auto = ring or shared, whichever was "
+                          "measured to be faster"));
     k.push_back(with(bytes("comm.bucket_size", "25MiB", from(1, most_bytes), bind<c, &M::bucket_size>(),
                            "gradients are reduced in pieces of this size"),
                      {"auto"}));

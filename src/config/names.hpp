@@ -20,6 +20,7 @@ constexpr std::array<Word, 3> spellings(OffloadTo) { return {"none", "cpu", "nvm
 constexpr std::array<Word, 2> spellings(OnNan) { return {"stop", "skip"}; }
 constexpr std::array<Word, 2> spellings(OptimizerType) { return {"adamw", "sgd"}; }
 constexpr std::array<Word, 4> spellings(LrSchedule) { return {"constant", "linear", "cosine", "wsd"}; }
+constexpr std::array<Word, 5> spellings(CollectiveAlgorithm) { return {"auto", "ring", "shared", "hierarchical", "native"}; }
 constexpr std::array<Word, 5> spellings(DataFormat) { return {"text", "tokens", "llmc", "megatron", "synthetic"}; }
 constexpr std::array<Word, 2> spellings(TokenType) { return {"uint16", "uint32"}; }
 

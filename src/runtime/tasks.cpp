@@ -23,8 +23,9 @@ Tasks::Tasks(const Program& program, int rank, Engine& engine, Arena& arena, con
     : program_(program), at_(program.grid().coordinate(rank)), arena_(arena), options_(options), lists_(*program.tables, at_),
       tasks_(program.ops.size()), meter_(program, at_) {
     require(at_[Axis::pp] == program.coordinate, "runtime: this program is another pp coordinate's");
-    for (std::size_t t = 0; t < tier_count; ++t)
-        require(program.peaks[t].arena <= arena.size(static_cast<Tier>(t)), "runtime: the arena is smaller than the program needs");
+    for (std::size_t t = 0; t < tier_count; ++t)  // staging may lie elsewhere: whoever uses it checks its size
+        require(program.peaks[t].arena - program.staging[t] <= arena.size(static_cast<Tier>(t)),
+                "runtime: the arena is smaller than the program needs");
     make_groups(engine);
     std::vector<Waits> waits = derive_waits(program, at_);
     at_end_ = std::move(waits.back().before);

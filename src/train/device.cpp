@@ -3,9 +3,25 @@
 #include "runtime/executor.hpp"
 
 namespace quadrille {
+namespace {
+
+Algorithm algorithm_of(CollectiveAlgorithm a) {
+    switch (a) {
+        case CollectiveAlgorithm::automatic: return Algorithm::automatic;
+        case CollectiveAlgorithm::ring: break;
+        case CollectiveAlgorithm::shared: return Algorithm::shared;
+        case CollectiveAlgorithm::hierarchical: return Algorithm::hierarchical;
+        case CollectiveAlgorithm::native: return Algorithm::native;
+    }
+    return Algorithm::ring;
+}
+
+}  // namespace
 
 EngineOptions engine_options(const Config& config) {
     EngineOptions options;
+    options.algorithm = algorithm_of(config.comm.algorithm);
+    options.pretend_nodes = config.grid.pretend_nodes;
     options.max_count = config.comm.max_count;
     options.compute_threads = config.device.threads;
     options.check = config.comm.check;

@@ -1,12 +1,14 @@
 #include "train/session.hpp"
 
 #include "base/format.hpp"
+#include "comm/shared_window.hpp"
 #include "compile/verify.hpp"
 #include "cpu/gemm.hpp"
 #include "ir/print.hpp"
 #include "ir/table.hpp"
 #include "plan/suggest.hpp"
 #include "train/agree.hpp"
+#include "train/collective_times.hpp"
 #include "train/device.hpp"
 #include "train/machine.hpp"
 
@@ -145,6 +147,7 @@ void Session::describe(const Arguments& arguments) {
     record.environment["threads"] = std::to_string(config.device.threads);
     record.hosts = world.gather(world.host());
     record.wire_axes = wire_axes;
+    record.wire_estimated = config.comm.algorithm == CollectiveAlgorithm::native;
     for (std::int64_t r = 0; r < grid.ranks(); ++r) {
         const Coordinate c = grid.coordinate(r);
         record.coordinates.push_back({grid.position(c, data_axes), grid.position(c, tensor_axes), c[Axis::pp], c[Axis::sp]});
@@ -174,7 +177,7 @@ void Session::predict() {
 }
 
 void Session::take_memory() {
-    // Both programs stand on one arena, and their messages pass through the same staging, at its end.
+    // Both programs stand on one arena, and their messages pass through the same staging, at its end or beside it.
     std::array<std::int64_t, tier_count> bytes{};
     std::set<CollectiveGroup> groups;
     for (const Program* p : {&program(), evaluation_program()}) {
@@ -184,7 +187,9 @@ void Session::take_memory() {
     }
     EngineOptions engine = engine_options(config);
     engine.describe = [this](int rank, const Origin& origin) { return line(rank, origin); };
-    const std::int64_t staging = static_cast<std::int64_t>(groups.size()) * Engine::staging_bytes(engine);
+    choose_collectives(engine, static_cast<std::int64_t>(groups.size()));
+    const bool beside = shares_memory(engine.algorithm);  // windows cannot lie in the arena, whose pages are this rank's own
+    const std::int64_t staging = beside ? 0 : static_cast<std::int64_t>(groups.size()) * Engine::staging_bytes(engine);
     bytes[0] += staging;
     if (bytes[2] > 0) bytes[1] = aligned_up(bytes[1], nvme_alignment) + NvmeFile::staging_bytes(nvme_options(config));
     // Alone in this: what follows is collective, and no rank may be left waiting in it.
@@ -233,6 +238,23 @@ std::string Session::line(int rank, const Origin& origin) const {
     std::string place = evaluates ? "evaluation, " : "";
     if (grid.extent(Axis::pp) > 1) place += fmt::format("pp {}, ", stage);
     return place + "line" + text(p, static_cast<std::size_t>(origin.line));
+}
+
+// Fills in what the input leaves to this machine: measured times, and whether there is room for windows of so many groups.
+void Session::choose_collectives(EngineOptions& engine, std::int64_t groups) {
+    if (!shares_memory(engine.algorithm)) return;
+    if (engine.algorithm == Algorithm::automatic) {
+        CollectiveTimes measured = measured_collective_times(world);
+        if (!measured.source.empty()) notes.push_back(fmt::format("comm.algorithm: auto by the times in {}", measured.source));
+        engine.times = MeasuredTimes(measured.times);
+    }
+    const std::int64_t most = world.max(groups), needed = most * world.node_size() * Engine::staging_bytes(engine);
+    engine.windows = world.all(needed <= SharedWindow::room());
+    if (engine.windows) return;
+    const std::string problem = fmt::format("shared memory for {} groups of ranks takes {} on a node, and /dev/shm has room for {}", most,
+                                            format_bytes(world.max(needed)), format_bytes(world.min(SharedWindow::room())));
+    if (engine.algorithm != Algorithm::automatic) throw SharedError(Exit::no_memory, fmt::format("comm.algorithm: {}", problem));
+    warnings.push_back(fmt::format("{}: collectives run by messages", problem));
 }
 
 SequenceBlock Session::sequences() const {

@@ -60,6 +60,7 @@ class Session {
     void describe(const Arguments&);
     void predict();                              // of the record, what the programs say of each rank
     void take_memory();
+    void choose_collectives(EngineOptions& engine, std::int64_t groups);
 
     Job job_;
     std::unique_ptr<OutputLock> output_lock_;    // rank 0's

@@ -24,6 +24,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from trainer import Trainer, read_record, show  # noqa: E402
 
+import collectives  # noqa: E402
 import homes  # noqa: E402
 import shapes  # noqa: E402
 import start  # noqa: E402
@@ -165,27 +166,9 @@ def measure_plan(bench):
     bench.row("plan of Llama-3 405B, 16,384 ranks: peak of the process", gib, "GiB", 2, least=False)
 
 
-def measure_collectives(bench):
-    path = bench.folder / "collectives.json"
-    bench.trainer.environment["OMP_NUM_THREADS"] = "1"
-    measured = []
-    for _ in bench.repetitions():
-        result = bench.trainer.run(["bench", "collectives", "--json", path], ranks=2, seconds=3600)
-        if result.exit_code != 0:
-            raise SystemExit(f"bench collectives failed: {show(result)}")
-        measured.append({(r["name"], r["bytes"], r["algorithm"]): r["seconds"] for r in json.loads(path.read_text())})
-    bench.trainer.environment["OMP_NUM_THREADS"] = str(THREADS)
-    for name, size, algorithm in measured[0]:
-        if algorithm == "native":
-            continue
-        native, ours = ([m[name, size, which] for m in measured] for which in ("native", algorithm))
-        bench.row(f"{name}, {size} bytes, 2 ranks: native / {algorithm} time", [n / o for n, o in zip(native, ours)],
-                  note=f"native {statistics.median(native) * 1e6:.1f} us")
-
-
 SECTIONS = {"gemm": measure_products, "gpt2": measure_gpt2, "grids": measure_grids, "zero": homes.measure_zero, "recompute": homes.measure_recompute,
             "offload": homes.measure_offload, "budget": homes.measure_budget, "overhead": measure_overhead,
-            "start": measure_start, "plan": measure_plan, "collectives": measure_collectives, "storage": storage.measure}
+            "start": measure_start, "plan": measure_plan, "collectives": collectives.measure, "storage": storage.measure}
 
 
 def parse_options():

@@ -9,6 +9,22 @@
 namespace quadrille::test {
 namespace {
 
+constexpr Algorithm algorithms[] = {Algorithm::ring, Algorithm::shared, Algorithm::hierarchical, Algorithm::native};
+
+EngineOptions options_of(Algorithm algorithm) {
+    EngineOptions options;
+    options.algorithm = algorithm;
+    options.pretend_nodes = algorithm == Algorithm::hierarchical ? 2 : 0;
+    return options;
+}
+
+// Of an engine with these options, whose ranks are all on one machine.
+NodeGrid levels_of(const EngineOptions& options, const std::vector<int>& ranks) {
+    std::vector<int> nodes;
+    for (const int r : ranks) nodes.push_back(r * std::max(1, options.pretend_nodes) / world().size());
+    return options.algorithm == Algorithm::hierarchical ? arrange(nodes, 0) : NodeGrid{};
+}
+
 // All groups of a world of 1, 2, 3, 4 or 8 that this rank is in: the whole; the lines of a grid of 2s; whole planes; the whole
 // in reverse. Made in the same order by all ranks.
 std::vector<std::vector<int>> my_groups() {
@@ -30,7 +46,8 @@ std::vector<std::vector<int>> my_groups() {
 }
 
 // The nth case of a seed: the same choice for all members of its group.
-void make_case(Case& c, std::uint64_t seed, int n_case, const std::vector<int>& ranks, int handle, std::int64_t largest) {
+void make_case(Case& c, std::uint64_t seed, int n_case, const std::vector<int>& ranks, int handle, std::int64_t largest,
+               const EngineOptions& options) {
     const std::uint64_t key = random_key(seed, n_case);
     constexpr DType types[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32};
     constexpr Cut cuts[] = {Cut::equal, Cut::contiguous, Cut::strided, Cut::zigzag, Cut::lopsided};
@@ -56,7 +73,7 @@ void make_case(Case& c, std::uint64_t seed, int n_case, const std::vector<int>& 
             case MoveKind::all_to_all: return maker.all_to_all(c, size(7), cut(8), cut(9));
             default: return maker.ring_shift(c, counts);
         }
-    });
+    }, options.algorithm == Algorithm::native, levels_of(options, ranks));
 }
 
 void check(const Case& c) {
@@ -80,7 +97,7 @@ void run_random(std::uint64_t seed, int count, const EngineOptions& options, std
     std::vector<Ticket> tickets;
     for (int k = 0; k < count; ++k) {
         const auto g = static_cast<std::size_t>(pick(random_key(seed, k, 99), 0, static_cast<std::int64_t>(groups.size())));
-        make_case(cases.emplace_back(), seed, k, groups[g], handles[g], largest);
+        make_case(cases.emplace_back(), seed, k, groups[g], handles[g], largest, options);
     }
     for (int k = 0; k < count; ++k) {
         std::vector<Ticket> after;
@@ -103,32 +120,9 @@ void run_random(std::uint64_t seed, int count, const EngineOptions& options, std
     }
 }
 
-}  // namespace
-
-TEST_CASE("random moves, default sizes") { run_random(1, 60, {}, 70001); }
-
-TEST_CASE("random moves, tiny segments") {
-    EngineOptions options;
-    options.segment_bytes = 64;
-    run_random(2, 60, options, 3001);
-}
-
-TEST_CASE("random moves, few elements per message") {
-    for (const std::int64_t max_count : {1, 7, 1000}) {
-        EngineOptions options;
-        options.max_count = max_count;
-        run_random(3, 25, options, max_count == 1000 ? 70001 : 701);
-    }
-}
-
-TEST_CASE("random moves with a progress thread that shares its core") {
-    EngineOptions options;
-    options.compute_threads = 64;
-    run_random(5, 30, options, 70001);
-}
-
-TEST_CASE("every kind, type and cut once") {
-    Engine engine(world());
+void run_every(Algorithm algorithm) {
+    const EngineOptions options = options_of(algorithm);
+    Engine engine(world(), options);
     const std::vector<int> all = my_groups()[0];
     const int handle = engine.group(all), me = world().rank();
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32}) {
@@ -153,9 +147,48 @@ TEST_CASE("every kind, type and cut once") {
                     run(MoveKind::all_to_all, [&](Case& c) { maker.all_to_all(c, count, cut, Cut::zigzag); });
                 }
                 run(MoveKind::ring_shift, [&](Case& c) { maker.ring_shift(c, {count, 3}); });
-            });
+            }, algorithm == Algorithm::native, levels_of(options, all));
         }
     }
+}
+
+}  // namespace
+
+TEST_CASE("random moves, default sizes") {
+    for (const Algorithm algorithm : algorithms) {
+        run_random(1, 60, options_of(algorithm), 70001);
+    }
+}
+
+TEST_CASE("random moves, tiny segments") {
+    for (const Algorithm algorithm : algorithms) {
+        EngineOptions options = options_of(algorithm);
+        options.segment_bytes = 64;
+        run_random(2, 60, options, 3001);
+    }
+}
+
+TEST_CASE("random moves, few elements per message") {
+    constexpr std::pair<Algorithm, std::int64_t> splits[] = {
+        {Algorithm::ring, 1},      {Algorithm::ring, 7},   {Algorithm::ring, 1000},  {Algorithm::shared, 1},
+        {Algorithm::shared, 1000}, {Algorithm::native, 7}, {Algorithm::native, 1000}, {Algorithm::hierarchical, 1000}};
+    for (const auto& [algorithm, max_count] : splits) {
+        EngineOptions options = options_of(algorithm);
+        options.max_count = max_count;
+        run_random(3, 25, options, max_count == 1000 ? 70001 : 701);
+    }
+}
+
+TEST_CASE("random moves with a progress thread that shares its core") {
+    for (const Algorithm algorithm : algorithms) {
+        EngineOptions options = options_of(algorithm);
+        options.compute_threads = 64;
+        run_random(5, 30, options, 70001);
+    }
+}
+
+TEST_CASE("every kind, type and cut once") {
+    for (const Algorithm algorithm : algorithms) run_every(algorithm);
 }
 
 TEST_CASE("the sum of an element does not depend on what it is bucketed with") {

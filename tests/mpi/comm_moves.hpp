@@ -1,6 +1,7 @@
 // Moves with random buffers and their plain references, for the tests of the engine. A Case is the same on every rank up to the
 // rank's own data: everything is a function of (seed, rank, element), so each rank computes what all others hold.
 #pragma once
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "base/random.hpp"
 #include "comm/engine.hpp"
+#include "comm/node_grid.hpp"
 
 namespace quadrille::test {
 
@@ -15,9 +17,11 @@ inline std::int64_t pick(std::uint64_t key, std::uint64_t draw, std::int64_t bel
     return static_cast<std::int64_t>(random_bits(key, draw) % static_cast<std::uint64_t>(below));
 }
 
+// Whole: small whole numbers, whose sums are exact in any order.
 template <class T>
-T value(std::uint64_t seed, int rank, std::int64_t i) {
+T value(std::uint64_t seed, int rank, std::int64_t i, bool whole = false) {
     const std::uint64_t bits = random_bits(random_key(seed, rank), static_cast<std::uint64_t>(i));
+    if (whole) return T(static_cast<float>(bits >> 60) - 8.0F);
     if constexpr (std::is_integral_v<T>)
         return static_cast<T>(bits % 2001) - 1000;
     else
@@ -34,13 +38,26 @@ T reduce(ReduceOp op, T a, T b) {
     }
 }
 
-// The reference: element i over the group, in ring order ending at member `owner`.
-template <class T>
-T ring_sum(ReduceOp op, std::uint64_t seed, const std::vector<int>& ranks, int owner, std::int64_t i) {
-    const int n = static_cast<int>(ranks.size());
-    T sum = value<T>(seed, ranks[static_cast<std::size_t>((owner + 1) % n)], i);
-    for (int k = 2; k <= n; ++k) sum = reduce(op, sum, value<T>(seed, ranks[static_cast<std::size_t>((owner + k) % n)], i));
+// The reference: terms of n members in ring order ending at member `owner`.
+template <class Term>
+auto ring_sum(ReduceOp op, int n, int owner, Term term) {
+    auto sum = term((owner + 1) % n);
+    for (int k = 2; k <= n; ++k) sum = reduce(op, sum, term((owner + k) % n));
     return sum;
+}
+
+// And in the order of recursive doubling, which serves scalars.
+template <class Term>
+auto tree_sum(ReduceOp op, int n, Term term) {
+    std::vector<decltype(term(0))> sums;
+    int power = 1;
+    while (2 * power <= n) power *= 2;
+    for (int k = 0; k < power; ++k) sums.push_back(k + power < n ? reduce(op, term(k), term(k + power)) : term(k));
+    for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
+        // Bit by bit from the lowest: neighbours first.
+        for (std::size_t k = 0; 2 * k < sums.size(); ++k) sums[k] = reduce(op, sums[2 * k], sums[2 * k + 1]);
+    }
+    return sums[0];
 }
 
 enum class Cut { equal, contiguous, strided, zigzag, lopsided };
@@ -74,13 +91,27 @@ struct Maker {
     std::vector<int> ranks;
     int me;  // member
     DType dtype;
+    bool whole = false;  // the values
+    NodeGrid grid = {};  // of a group that sums in two levels
 
     int n() const { return static_cast<int>(ranks.size()); }
     std::vector<T> filled(std::int64_t count, int member, std::uint64_t salt = 0) const {
         std::vector<T> x(static_cast<std::size_t>(count));
         for (std::int64_t i = 0; i < count; ++i)
-            x[static_cast<std::size_t>(i)] = value<T>(seed + salt, ranks[static_cast<std::size_t>(member)], i);
+            x[static_cast<std::size_t>(i)] = at(member, i, salt);
         return x;
+    }
+    T at(int member, std::int64_t i, std::uint64_t salt = 0) const {
+        return value<T>(seed + salt, ranks[static_cast<std::size_t>(member)], i, whole);
+    }
+    T sum(ReduceOp op, int owner, std::int64_t i, std::uint64_t salt = 0) const {
+        const auto term = [&](int member) { return at(member, i, salt); };
+        if (grid.flat()) return ring_sum(op, n(), owner, term);
+        const auto place = static_cast<int>(std::find(grid.members.begin(), grid.members.end(), owner) - grid.members.begin());
+        const auto of_node = [&](int a) {
+            return ring_sum(op, grid.per_node, place % grid.per_node, [&](int b) { return term(grid.member(a, b)); });
+        };
+        return ring_sum(op, grid.nodes, place / grid.per_node, of_node);
     }
     // What a buffer that nobody writes must keep.
     std::vector<T> blank(std::int64_t count) const { return std::vector<T>(static_cast<std::size_t>(count), value<T>(7, 7, 7)); }
@@ -94,58 +125,60 @@ struct Maker {
         return static_cast<int>(c.buffers.size()) - 1;
     }
     // Segments point into buffers once these no longer move.
-    static void* at(Case& c, int buffer) { return c.buffers[static_cast<std::size_t>(buffer)].data(); }
+    static void* buffer_at(Case& c, int buffer) { return c.buffers[static_cast<std::size_t>(buffer)].data(); }
 
     void all_reduce(Case& c, ReduceOp op, const std::vector<std::int64_t>& counts, bool in_place) const {
         c.move.op = op;
+        const bool scalars = counts.size() <= 8 && std::all_of(counts.begin(), counts.end(), [](std::int64_t k) { return k <= 1; });
         std::uint64_t salt = 0;
         for (const std::int64_t count : counts) {
-            std::vector<T> sum(static_cast<std::size_t>(count));
+            std::vector<T> sums(static_cast<std::size_t>(count));
             for (int owner = 0; owner < n(); ++owner) {
                 const Extent e = equal_cut(count, n(), owner);
                 for (std::int64_t i = e.offset; i < e.offset + e.count; ++i)
-                    sum[static_cast<std::size_t>(i)] = ring_sum<T>(op, seed + salt, ranks, owner, i);
+                    sums[static_cast<std::size_t>(i)] =
+                        scalars ? tree_sum(op, n(), [&](int member) { return at(member, i, salt); }) : sum(op, owner, i, salt);
             }
             const std::vector<T> mine = filled(count, me, salt++);
-            put(c, mine, in_place ? sum : mine);
-            if (!in_place) put(c, blank(count), sum);
+            put(c, mine, in_place ? sums : mine);
+            if (!in_place) put(c, blank(count), sums);
         }
         for (std::size_t k = 0; k < counts.size(); ++k) {
             const int in = static_cast<int>(in_place ? k : 2 * k);
-            c.move.segments.push_back({at(c, in), at(c, in_place ? in : in + 1), counts[k]});
+            c.move.segments.push_back({buffer_at(c, in), buffer_at(c, in_place ? in : in + 1), counts[k]});
         }
     }
 
     void reduce_scatter(Case& c, ReduceOp op, std::int64_t count, Cut cut) const {
         c.move.op = op;
         const std::vector<Slice> slices = cut_slices(cut, count, n(), seed);
-        std::vector<T> sum;
+        std::vector<T> sums;
         for (const Extent& e : slices[static_cast<std::size_t>(me)])
-            for (std::int64_t i = e.offset; i < e.offset + e.count; ++i) sum.push_back(ring_sum<T>(op, seed, ranks, me, i));
+            for (std::int64_t i = e.offset; i < e.offset + e.count; ++i) sums.push_back(sum(op, me, i));
         const std::vector<T> mine = filled(count, me);
         put(c, mine, mine);
-        put(c, blank(static_cast<std::int64_t>(sum.size())), sum);
-        c.move.segments = {{at(c, 0), at(c, 1), count}};
+        put(c, blank(static_cast<std::int64_t>(sums.size())), sums);
+        c.move.segments = {{buffer_at(c, 0), buffer_at(c, 1), count}};
         if (cut != Cut::equal) c.move.in_slices = slices;
     }
 
     void all_gather(Case& c, std::int64_t count, Cut cut, bool in_place) const {
         const std::vector<Slice> slices = cut_slices(cut, count, n(), seed);
-        std::vector<T> whole = blank(count), mine;
+        std::vector<T> all = blank(count), mine;
         for (int j = 0; j < n(); ++j)
             for (const Extent& e : slices[static_cast<std::size_t>(j)])
                 for (std::int64_t i = e.offset; i < e.offset + e.count; ++i)
-                    whole[static_cast<std::size_t>(i)] = value<T>(seed, ranks[static_cast<std::size_t>(j)], i);
+                    all[static_cast<std::size_t>(i)] = at(j, i);
         for (const Extent& e : slices[static_cast<std::size_t>(me)])
-            for (std::int64_t i = e.offset; i < e.offset + e.count; ++i) mine.push_back(whole[static_cast<std::size_t>(i)]);
+            for (std::int64_t i = e.offset; i < e.offset + e.count; ++i) mine.push_back(all[static_cast<std::size_t>(i)]);
         in_place = in_place && (cut == Cut::equal || cut == Cut::contiguous);
         std::vector<T> before = blank(count);
         const Extent own = equal_cut(count, n(), me);
         if (in_place) std::copy(mine.begin(), mine.end(), before.begin() + own.offset);
-        put(c, before, whole);
+        put(c, before, all);
         put(c, mine, mine);
-        const void* in = in_place ? static_cast<T*>(at(c, 0)) + own.offset : at(c, 1);
-        c.move.segments = {{in, at(c, 0), count}};
+        const void* in = in_place ? static_cast<T*>(buffer_at(c, 0)) + own.offset : buffer_at(c, 1);
+        c.move.segments = {{in, buffer_at(c, 0), count}};
         if (cut != Cut::equal) c.move.out_slices = slices;
     }
 
@@ -163,12 +196,12 @@ struct Maker {
                 indices(head(out[static_cast<std::size_t>(me)], length_between(out, in, j, me)));
             const std::vector<std::int64_t> places = indices(takes[jj]);
             for (std::size_t k = 0; k < theirs.size(); ++k)
-                then[static_cast<std::size_t>(places[k])] = value<T>(seed, ranks[jj], theirs[k]);
+                then[static_cast<std::size_t>(places[k])] = at(j, theirs[k]);
         }
         const std::vector<T> mine = filled(count, me);
         put(c, mine, mine);
         put(c, blank(count), then);
-        c.move.segments = {{at(c, 0), at(c, 1), count}};
+        c.move.segments = {{buffer_at(c, 0), buffer_at(c, 1), count}};
         c.move.in_slices = sends;
         c.move.out_slices = takes;
     }
@@ -181,7 +214,7 @@ struct Maker {
             ++salt;
         }
         for (std::size_t k = 0; k < counts.size(); ++k)
-            c.move.segments.push_back({at(c, static_cast<int>(2 * k)), at(c, static_cast<int>(2 * k + 1)), counts[k]});
+            c.move.segments.push_back({buffer_at(c, static_cast<int>(2 * k)), buffer_at(c, static_cast<int>(2 * k + 1)), counts[k]});
     }
 
   private:
@@ -211,13 +244,13 @@ struct Maker {
 
 // Calls f(Maker<T>) for the type that stands for dtype.
 template <class F>
-void with_type(DType dtype, std::uint64_t seed, const std::vector<int>& ranks, int me, F f) {
+void with_type(DType dtype, std::uint64_t seed, const std::vector<int>& ranks, int me, F f, bool whole = false, const NodeGrid& grid = {}) {
     switch (dtype) {
-        case DType::f32: return f(Maker<float>{seed, ranks, me, dtype});
-        case DType::f64: return f(Maker<double>{seed, ranks, me, dtype});
-        case DType::i32: return f(Maker<std::int32_t>{seed, ranks, me, dtype});
-        case DType::bf16: return f(Maker<bf16>{seed, ranks, me, dtype});
-        case DType::f16: return f(Maker<f16>{seed, ranks, me, dtype});
+        case DType::f32: return f(Maker<float>{seed, ranks, me, dtype, whole, grid});
+        case DType::f64: return f(Maker<double>{seed, ranks, me, dtype, whole, grid});
+        case DType::i32: return f(Maker<std::int32_t>{seed, ranks, me, dtype, whole, grid});
+        case DType::bf16: return f(Maker<bf16>{seed, ranks, me, dtype, whole, grid});
+        case DType::f16: return f(Maker<f16>{seed, ranks, me, dtype, whole, grid});
         case DType::u8: return;
     }
 }

@@ -52,6 +52,9 @@ TEST_CASE("surroundings") {
     CHECK(world().cpus() == CPU_COUNT(&mask));
     CHECK(world().node_size() >= 1);
     CHECK(world().node_size() <= world().size());
+    int together = 0;
+    for (int r = 0; r < world().size(); ++r) together += world().node(r) == world().node(world().rank());
+    CHECK(together == world().node_size());
     CHECK(world().cpu_sharers() >= 1);
     CHECK(world().cpu_sharers() <= world().node_size());
     const bool unbound = world().cpus() == sysconf(_SC_NPROCESSORS_ONLN);

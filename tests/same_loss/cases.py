@@ -126,6 +126,11 @@ def bits(name, split, *changes):
     return [Case(name, f"{split} {change}".strip(), split, bitwise=True) for change in changes]
 
 
+def instead(name, split, usual, *changes):
+    """`split` with each change against `split` with what it stands in place of, bit for bit."""
+    return [Case(name, f"{split} {change}", f"{split} {usual}", bitwise=True) for change in changes]
+
+
 def stages(name, *splits):
     """Bit for bit: each split at ZeRO stage 1 against 0, and at 3 against 2, which sums micro-batches in another order than 1."""
     return [Case(name, f"{split} zero{stage}", f"{split} zero{stage - 1}", bitwise=True) for split in splits for stage in (1, 3)]
@@ -233,6 +238,17 @@ GROUPS = {
                                          ("deep", "dp2 pp2 interleaved v2 zero3 prefetch2"), ("tied-llama", "dp2 pp2 zero-bubble"),
                                          ("evaluated", "dp4 shard2 zero2"), ("bf16-llama", "tp2 pp2 sp2"), ("lora-odd", "dp2 tp3"))
                 for case in bits(name, split, "comm.check=true", "comm.max_count=1000 comm.check=true")],
+    "algorithms": [  # of collectives: ring and shared memory sum in one order, the two others in orders of their own
+        *instead("gpt", "dp4", "comm.algorithm=ring", "comm.algorithm=shared", "comm.algorithm=shared comm.max_count=1000",
+                 "comm.algorithm=shared comm.bucket_size=4000 comm.overlap=false"),
+        *(case for name, split in (("gpt", "dp2 tp2 megatron-sp"), ("llama", "dp4 zero3"), ("llama", "sp4 ulysses zero1"), ("odd", "dp3 zero2"),
+                                   ("bf16", "dp2 pp2")) for case in instead(name, split, "comm.algorithm=ring", "comm.algorithm=shared")),
+        *bits("gpt", "dp4 comm.algorithm=hierarchical grid.pretend_nodes=2", "comm.bucket_size=4000", "comm.max_count=1000", "comm.overlap=false"),
+        *stages("gpt", "dp4 comm.algorithm=hierarchical grid.pretend_nodes=2"),
+        *close("gpt", "dp4 comm.algorithm=native", "dp2 tp2 megatron-sp comm.algorithm=native", "dp4 zero3 comm.algorithm=native",
+               "dp8 comm.algorithm=hierarchical grid.pretend_nodes=2", "dp2 tp2 comm.algorithm=hierarchical grid.pretend_nodes=2"),
+        *close("llama", "sp2 ulysses comm.algorithm=native", "dp4 zero2 comm.algorithm=native comm.max_count=1000"),
+    ],
     "bf16": [
         *close("bf16", "dp2", "tp2", "pp2", "sp2", "dp2 tp2 pp2", "micro4", first=5e-4, last=1e-3),
         *close("bf16-llama", "tp4 megatron-sp", "sp4", "pp2 zero-bubble", "dp2 sp2 ulysses", first=5e-4, last=1e-3),

@@ -34,7 +34,8 @@ TEST_CASE_FIXTURE(ConfigFixture, "the resolved text loads as the same Config and
         "{method: ulysses}\n",
         "train: {global_batch_size: 24, precision: bf16, gradient_dtype: bf16, steps: 5, seed: 1e18}\noptimizer: {lr: 1e-5, "
         "lr_schedule: wsd}\n",
-        "comm: {max_count: 1000, bucket_size: 1000}\ndevice: {memory_limit: 3GiB, host_memory_limit: 5, threads: 7}\noutput: "
+        "comm: {max_count: 1000, bucket_size: 1000, algorithm: hierarchical}\ngrid: {pretend_nodes: 2}\n"
+        "device: {memory_limit: 3GiB, host_memory_limit: 5, threads: 7}\noutput: "
         "{directory: \"a 'b' \\\"c\\\"\\n\\x01\"}\n",
         "train: {steps: 5}\noptimizer: {warmup_steps: 5}\n",
         "train: {precision: fp16, gradient_dtype: fp16}\nloss_scale: {initial: 1024, window: 5, minimum: 2}\n",

@@ -1,0 +1,80 @@
+// A collective carried by the MPI library's own nonblocking collectives, in calls of counts that an int holds.
+//
+// All members make the same calls in the same order, on a communicator that no other move uses meanwhile. Buffers go as they are where
+// the library can take them so; slices that do not lie one after another are packed, a portion of each per call. The library decides
+// in which order it sums, so bits may depend on the count; the bytes are those of the ring's formula, since nobody sees the true ones.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "comm/carrier.hpp"
+
+namespace quadrille {
+
+// What the library must know of our element types. Made and freed while MPI runs.
+class NativeTypes {
+  public:
+    NativeTypes();
+    ~NativeTypes();
+    NativeTypes(const NativeTypes&) = delete;
+    NativeTypes& operator=(const NativeTypes&) = delete;
+
+    MPI_Datatype type(DType dtype) const;
+    MPI_Op op(ReduceOp op, DType dtype) const;
+
+  private:
+    MPI_Datatype half_ = MPI_DATATYPE_NULL;  // two bytes: bf16, f16
+    std::array<std::array<MPI_Op, 2>, 2> half_ops_{};  // [bf16, f16][ReduceOp]
+};
+
+class Native final : public Carrier {
+  public:
+    void enter(const Operands& operands, const Channel& channel, MoveTimes& record) override;
+    bool advance() override;
+    bool finished() const override { return done_ == calls_; }
+
+  private:
+    static constexpr int window = 2;  // calls in flight
+    enum class Form {
+        chunks,    // all_reduce: stretches of the segments
+        segments,  // one call each: its slices lie one after another
+        rounds,    // a portion of every slice, packed
+        types,     // all_to_all: one call, whose types say where the slices lie
+    };
+    struct Call {  // what the library reads until it has ended
+        std::int64_t index = -1;
+        std::vector<int> counts, places, in_counts;
+        std::vector<MPI_Datatype> types, in_types;
+        std::byte* staging = nullptr;
+    };
+
+    const Move& move() const { return *o_->move; }
+    void choose_form();
+    bool in_order(std::size_t segment, std::vector<int>* counts) const;
+    void post(int place);
+    void post_chunk(MPI_Request& request);
+    void post_segment(Call& call, MPI_Request& request);
+    void post_round(Call& call, MPI_Request& request);
+    void post_types(Call& call, MPI_Request& request);
+    void complete(Call& call);
+    Portion round_portion(int slice, std::int64_t round) const;
+
+    const Operands* o_ = nullptr;
+    const Channel* channel_ = nullptr;
+    Form form_ = Form::chunks;
+    std::int64_t most_ = 0;     // elements in one call
+    std::int64_t portion_ = 0;  // rounds: elements of a slice
+    std::int64_t calls_ = 0, posted_ = 0, done_ = 0;
+    std::size_t segment_ = 0;  // chunks: where the next one begins
+    std::int64_t offset_ = 0;
+
+    std::array<Call, window> call_;
+    std::array<MPI_Request, window> requests_;
+    std::array<int, window> completed_{};
+    std::array<MPI_Status, window> statuses_{};
+    std::vector<int> lengths_;  // of a type that is being made
+    std::vector<MPI_Aint> addresses_;
+};
+
+}  // namespace quadrille

@@ -1,0 +1,218 @@
+#include "comm/shared.hpp"
+
+#include <algorithm>
+
+#include "comm/reduce.hpp"
+#include "comm/world.hpp"
+
+namespace quadrille {
+namespace {
+
+constexpr std::int64_t line = 64;  // bytes that members write apart
+constexpr std::int64_t exchanged_bytes = 128 << 10;  // of the whole buffer, up to which a wait costs more than a sum
+constexpr std::int64_t streamed_bytes = 32 << 20;  // and from which on it is in no cache anyway
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+void Shared::enter(const Operands& operands, const Channel& channel, MoveTimes& record) {
+    o_ = &operands;
+    channel_ = &channel;
+    record_ = &record;
+    finished_ = false;
+    const bool gathers = move().kind == MoveKind::all_gather;
+    exchanges_ = move().kind == MoveKind::all_reduce && o_->members == 2 && move().op == ReduceOp::sum &&
+                 o_->bytes_of_slices(o_->in) <= exchanged_bytes;
+    const bool large = o_->bytes_of_slices(gathers ? o_->out : o_->in) >= streamed_bytes;
+    write_ = large ? Write::streamed : Write::cached;
+    cut_slots();
+    const std::int64_t rounds = ceil_div((gathers ? o_->out : o_->in).longest(), portion_);
+    progress_ = {};
+    progress(Flow::terms).rounds = gathers ? 0 : rounds;
+    progress(Flow::slices).rounds = gathers || (move().kind == MoveKind::all_reduce && !exchanges_) ? rounds : 0;
+    base_ = place().rounds;
+    for (std::size_t f = 0; f < flows; ++f) place().rounds[f] += static_cast<std::uint64_t>(progress_[f].rounds);
+    taken_.assign(static_cast<std::size_t>(o_->members), 0);
+    own_.begin(operands, o_->me, gathers ? o_->me + 1 : o_->me);
+    advance();
+}
+
+// A slot holds a portion of every slice: the others' terms, or with the own one the sum; in a gather the own slice's alone.
+void Shared::cut_slots() {
+    const std::int64_t pieces = move().kind == MoveKind::all_gather ? 1 : o_->members;
+    slot_bytes_ = std::max(channel_->segment_bytes, pieces * line);
+    slots_ = place().bytes / slot_bytes_;
+    require(slots_ > 0, "shared memory: a place is too small for so many members");
+    stride_ = slot_bytes_ / pieces / line * line;
+    portion_ = stride_ / o_->element_bytes;
+    if (channel_->max_count > 0) portion_ = std::min(portion_, channel_->max_count);
+}
+
+bool Shared::advance() {
+    bool moved = own_.advance();
+    moved |= put_terms();
+    moved |= take_terms();
+    moved |= put_slices();
+    moved |= take_slices();
+    finished_ = own_.finished() && all_taken();
+    return moved;
+}
+
+bool Shared::put_terms() {
+    Progress& p = progress(Flow::terms);
+    if (p.put == p.rounds || p.put - taken_by_all(Flow::terms) >= slots_) return false;
+    for (int i = 0; i < o_->members; ++i) {
+        if (i == o_->me && !exchanges_) continue;
+        const Portion term = portion(i, p.put);
+        if (term.count > 0) o_->in.pack(term, slot(o_->me, p.put, i));
+        record_->sent_bytes += term.count * o_->element_bytes;
+    }
+    ++p.put;
+    tell_put(Flow::terms);
+    return true;
+}
+
+// Not before this member's own terms of the round are put: in place, the sums overwrite them.
+bool Shared::take_terms() {
+    Progress& p = progress(Flow::terms);
+    if (p.took == p.put || put_by_all(Flow::terms) <= p.took) return false;
+    Progress& sums = progress(Flow::slices);
+    if (sums.rounds > 0 && sums.put - taken_by_all(Flow::slices) >= slots_) return false;
+    sum_round(p.took);
+    ++p.took;
+    tell_took(Flow::terms);
+    if (sums.rounds > 0) {
+        record_->sent_bytes += portion(o_->me, sums.put).count * o_->element_bytes * (o_->members - 1);
+        ++sums.put;
+        tell_put(Flow::slices);
+    }
+    return true;
+}
+
+void Shared::sum_round(std::int64_t round) {
+    const int first = exchanges_ ? 0 : o_->me, end = exchanges_ ? 2 : o_->me + 1;
+    for (int i = first; i < end; ++i) {
+        const Portion p = portion(i, round);
+        if (p.count > 0) add_own(p, others_sum(i, p.count, round), round);
+    }
+}
+
+// What the others have put for this slice, from the next member on: one's own slot, or in a place of this member's that only it uses in
+// this round.
+const std::byte* Shared::others_sum(int slice, std::int64_t count, std::int64_t round) const {
+    const int me = o_->me;
+    const auto term = [&](int after) { return slot(o_->member(me + after), round, slice); };
+    if (o_->members == 2) return term(1);
+    std::byte* partial = slot(me, round, slice);
+    combine(move().op, move().dtype, term(1), term(2), partial, count);
+    for (int k = 3; k < o_->members; ++k) combine(move().op, move().dtype, partial, term(k), partial, count);
+    return partial;
+}
+
+// The own term last, as in the ring; and the sum to where the others take it, if they do.
+void Shared::add_own(const Portion& p, const std::byte* others, std::int64_t round) {
+    const ReduceOp op = move().op;
+    std::byte* shown = slot(o_->me, round, p.slice);
+    if (progress(Flow::slices).rounds == 0) return combine_out(op, move().dtype, o_->in, p, others, o_->out, p, write_);
+    if (others != shown) {
+        o_->in.each_run(p, [&](const std::byte* own, std::int64_t at, std::int64_t count) {
+            const std::int64_t skip = at * o_->element_bytes;
+            combine(op, move().dtype, own, others + skip, shown + skip, count);
+        });
+    } else if (op == ReduceOp::sum) {  // either operand may come first
+        combine_into(op, move().dtype, o_->in, p, shown);
+    } else {
+        combine_out(op, move().dtype, o_->in, p, others, o_->out, p);
+        return o_->out.pack(p, shown);
+    }
+    o_->out.unpack(p, shown, write_);
+}
+
+// An all-reduce's sums are put where they are made.
+bool Shared::put_slices() {
+    Progress& p = progress(Flow::slices);
+    if (move().kind != MoveKind::all_gather || p.put == p.rounds || p.put - taken_by_all(Flow::slices) >= slots_) return false;
+    const Portion mine = portion(o_->me, p.put);
+    if (mine.count > 0) o_->in.pack(mine, slot(o_->me, p.put, 0));
+    record_->sent_bytes += mine.count * o_->element_bytes * (o_->members - 1);
+    ++p.put;
+    tell_put(Flow::slices);
+    return true;
+}
+
+bool Shared::take_slices() {
+    Progress& p = progress(Flow::slices);
+    if (p.took == p.rounds) return false;
+    bool moved = false;
+    std::int64_t least = p.rounds;
+    for (int step = 1; step < o_->members; ++step) {
+        const int i = o_->member(o_->me + step);
+        std::int64_t& taken = taken_[static_cast<std::size_t>(i)];
+        if (taken < in_this_move(counters(i).put[static_cast<std::size_t>(Flow::slices)], Flow::slices)) {
+            const Portion theirs = portion(i, taken);
+            if (theirs.count > 0) o_->out.unpack(theirs, slot(i, taken, move().kind == MoveKind::all_gather ? 0 : i), write_);
+            ++taken;
+            moved = true;
+        }
+        least = std::min(least, taken);
+    }
+    if (least > p.took) {
+        p.took = least;
+        tell_took(Flow::slices);
+    }
+    return moved;
+}
+
+bool Shared::all_taken() const {
+    for (const Flow flow : {Flow::terms, Flow::slices}) {
+        const Progress& p = progress_[static_cast<std::size_t>(flow)];
+        if (p.took < p.rounds || (p.rounds > 0 && taken_by_all(flow) < p.rounds)) return false;
+    }
+    return true;
+}
+
+// A member that has not begun stands where this move's rounds begin; one that has gone on to the next move has done all of these.
+std::int64_t Shared::in_this_move(const SharedCounters::Counter& counter, Flow flow) const {
+    const auto f = static_cast<std::size_t>(flow);
+    const std::uint64_t done = counter.value.load(std::memory_order_acquire) - base_[f];
+    return std::min(static_cast<std::int64_t>(done), progress_[f].rounds);
+}
+
+std::int64_t Shared::put_by_all(Flow flow) const {
+    std::int64_t least = progress_[static_cast<std::size_t>(flow)].rounds;
+    for (int i = 0; i < o_->members; ++i)
+        if (i != o_->me) least = std::min(least, in_this_move(counters(i).put[static_cast<std::size_t>(flow)], flow));
+    return least;
+}
+
+std::int64_t Shared::taken_by_all(Flow flow) const {
+    std::int64_t least = progress_[static_cast<std::size_t>(flow)].rounds;
+    for (int i = 0; i < o_->members; ++i)
+        if (i != o_->me) least = std::min(least, in_this_move(counters(i).took[static_cast<std::size_t>(flow)], flow));
+    return least;
+}
+
+void Shared::tell_put(Flow flow) {
+    const auto f = static_cast<std::size_t>(flow);
+    place().parts[static_cast<std::size_t>(o_->me)].counters->put[f].value.store(
+        base_[f] + static_cast<std::uint64_t>(progress_[f].put), std::memory_order_release);
+}
+
+void Shared::tell_took(Flow flow) {
+    const auto f = static_cast<std::size_t>(flow);
+    place().parts[static_cast<std::size_t>(o_->me)].counters->took[f].value.store(
+        base_[f] + static_cast<std::uint64_t>(progress_[f].took), std::memory_order_release);
+}
+
+Portion Shared::portion(int slice, std::int64_t round) const {
+    const SliceTable& whole = move().kind == MoveKind::all_gather ? o_->out : o_->in;
+    const std::int64_t first = round * portion_;
+    return {slice, first, std::clamp<std::int64_t>(whole.length(slice) - first, 0, portion_)};
+}
+
+std::byte* Shared::slot(int member, std::int64_t round, int slice) const {
+    return place().parts[static_cast<std::size_t>(member)].data + round % slots_ * slot_bytes_ + slice * stride_;
+}
+
+}  // namespace quadrille

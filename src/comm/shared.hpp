@@ -1,0 +1,66 @@
+// A collective carried by memory that the members share.
+//
+// In rounds: round k has portion k of every slice. A member puts its terms of the others' portions in its part of the window; the owner
+// of a slice sums, in the ring's order, what all members have put (so the bits are the ring's), and puts the sum for the others to
+// take. Several rounds are under way at once, as many as the place has slots; a slot is used again once all have taken from it. With
+// little to sum, two members do not wait for sums: each puts all its terms and sums the whole, since a sum of two has but one order.
+//
+// A move ends here when all has been taken on all sides, so its place is free for the next one.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "comm/carrier.hpp"
+#include "comm/shared_window.hpp"
+
+namespace quadrille {
+
+class Shared final : public Carrier {
+  public:
+    void enter(const Operands& operands, const Channel& channel, MoveTimes& record) override;
+    bool advance() override;
+    bool finished() const override { return finished_; }
+
+  private:
+    struct Progress {  // of a flow, on this member; in rounds of this move
+        std::int64_t rounds = 0, put = 0, took = 0;
+    };
+
+    const Move& move() const { return *o_->move; }
+    SharedPlace& place() const { return *channel_->shared; }
+    Progress& progress(Flow flow) { return progress_[static_cast<std::size_t>(flow)]; }
+    void cut_slots();
+    bool put_terms();
+    bool take_terms();
+    void sum_round(std::int64_t round);
+    const std::byte* others_sum(int slice, std::int64_t count, std::int64_t round) const;
+    void add_own(const Portion& p, const std::byte* others, std::int64_t round);
+    bool put_slices();
+    bool take_slices();
+    bool all_taken() const;
+
+    const SharedCounters& counters(int member) const { return *place().parts[static_cast<std::size_t>(member)].counters; }
+    std::int64_t in_this_move(const SharedCounters::Counter& counter, Flow flow) const;
+    std::int64_t put_by_all(Flow flow) const;    // rounds that every other member has put
+    std::int64_t taken_by_all(Flow flow) const;  // and taken
+    void tell_put(Flow flow);
+    void tell_took(Flow flow);
+    Portion portion(int slice, std::int64_t round) const;
+    std::byte* slot(int member, std::int64_t round, int slice) const;
+
+    const Operands* o_ = nullptr;
+    const Channel* channel_ = nullptr;
+    MoveTimes* record_ = nullptr;
+    bool finished_ = false;
+    bool exchanges_ = false;  // an all-reduce of two members
+    Write write_ = Write::cached;
+    std::int64_t slots_ = 0, slot_bytes_ = 0, stride_ = 0;  // bytes of a slot and of each portion in it
+    std::int64_t portion_ = 0;                              // elements
+    std::array<Progress, flows> progress_;
+    std::array<std::uint64_t, flows> base_{};  // counters when the move began
+    std::vector<std::int64_t> taken_;          // rounds of slices, of each member
+    LocalCopy own_;
+};
+
+}  // namespace quadrille
