@@ -157,7 +157,9 @@ std::vector<CollectiveRow> bench_collectives(World& world, const EngineOptions& 
     std::vector<int> all(static_cast<std::size_t>(world.size()));
     for (int r = 0; r < world.size(); ++r) all[static_cast<std::size_t>(r)] = r;
     std::deque<Ours> ours;
-    for (const auto& [name, algorithm] : {std::pair{"ring", Algorithm::ring}, std::pair{"shared", Algorithm::shared}}) {
+    constexpr std::pair<const char*, Algorithm> algorithms[] = {
+        {"ring", Algorithm::ring}, {"shared", Algorithm::shared}, {"auto", Algorithm::automatic}};
+    for (const auto& [name, algorithm] : algorithms) {
         EngineOptions its = options;
         its.algorithm = algorithm;
         ours.emplace_back(world, name, its, all);

@@ -14,11 +14,11 @@ TEST_CASE("rows of bench collectives") {
         return;
     }
     const std::vector<CollectiveRow> rows = bench_collectives(world(), {}, sizes, 2);
-    CHECK(rows.size() == 2 * (3 * 3 + 1 + 2 + 2 + 1));  // three collectives by three algorithms and one untuned, two moves by two, a copy
+    CHECK(rows.size() == 2 * (3 * 4 + 1 + 2 + 2 + 1));  // three collectives by four algorithms and one untuned, two moves by two, a copy
     std::set<std::string> names;
     for (const CollectiveRow& row : rows) {
         names.insert(row.name);
-        CHECK((row.algorithm == "ring" || row.algorithm == "shared" || row.algorithm == "memcpy" || row.algorithm.starts_with("native")));
+        CHECK(std::set<std::string>{"auto", "memcpy", "native", "native-untuned", "ring", "shared"}.contains(row.algorithm));
         CHECK(row.ranks == world().size());
         CHECK(row.bytes % (4 * world().size()) == 0);
         CHECK(row.bytes <= 100003);
