@@ -28,7 +28,7 @@ class Record:
     environment: dict
     coordinates: numpy.ndarray  # [rank, 4] dp, tp, pp, sp
     hosts: list
-    step: numpy.ndarray  # [step], as all down to data_hash
+    step: numpy.ndarray  # [step], as all down to residual_norm
     loss: numpy.ndarray
     grad_norm: numpy.ndarray
     clip_factor: numpy.ndarray
@@ -37,6 +37,7 @@ class Record:
     tokens: numpy.ndarray
     seconds: numpy.ndarray
     data_hash: numpy.ndarray
+    residual_norm: numpy.ndarray
     evaluation_step: numpy.ndarray  # [evaluation], as the next two
     evaluation_loss: numpy.ndarray
     evaluation_seconds: numpy.ndarray
@@ -52,6 +53,7 @@ class Record:
     wire_axes: list
     wire_predicted: numpy.ndarray  # [rank, axis] per step
     wire_sent: numpy.ndarray
+    wire_uncompressed: numpy.ndarray
     wire_estimated: bool
     copy_queues: list
     copies_predicted: numpy.ndarray  # [rank, queue] per step, between tiers
@@ -108,6 +110,7 @@ def load(path):
             wire_axes=_names(f["wire/axes"]),
             wire_predicted=f["wire/predicted"][()],
             wire_sent=f["wire/sent"][()],
+            wire_uncompressed=f["wire/uncompressed"][()],
             wire_estimated=bool(f["wire/sent"].attrs["estimated"]),
             copy_queues=_names(f["copies/queues"]),
             copies_predicted=f["copies/predicted"][()],

@@ -30,12 +30,27 @@ std::vector<std::pair<std::string, std::vector<int>>> units_of(const Step& step,
     return out;
 }
 
+Packing packing_of(const CompressionConfig& c) {
+    Packing p;
+    switch (c.method) {
+        case CompressionMethod::none: break;
+        case CompressionMethod::bf16: p.method = PackingMethod::bf16; break;
+        case CompressionMethod::fp16: p.method = PackingMethod::fp16; break;
+        case CompressionMethod::topk: p = {PackingMethod::topk, c.ratio, 0}; break;
+        case CompressionMethod::qsgd: p = {PackingMethod::qsgd, 0, c.bits}; break;
+    }
+    return p;
+}
+
 }  // namespace
 
 Tier tier_of(OffloadTo to) { return to == OffloadTo::none ? Tier::device : to == OffloadTo::cpu ? Tier::host : Tier::nvme; }
 
-Homes::Homes(Step& step, const Model& model, const Config& config) : p_(step.program), model_(model) {
+Homes::Homes(Step& step, const Model& model, const Config& config) : p_(step.program), model_(model), config_(config) {
     slices = Cuts::along(p_.grid(), zero_axes);
+    packing = packing_of(config.compression);
+    if (packing.method != PackingMethod::none && !p_.grid().real(data_axes).empty())
+        exchanged = p_.grid().real(p_.grid().extent(Axis::replica) > 1 ? AxisSet(Axis::replica) : zero_axes);
     const std::int64_t stage = config.sharding.zero_stage;
     const OffloadConfig& offload = config.offload;
     optimizer = {stage >= 1 ? slices : Cuts{}, tier_of(offload.optimizer)};
@@ -47,7 +62,7 @@ Homes::Homes(Step& step, const Model& model, const Config& config) : p_(step.pro
         std::stable_partition(indices.begin(), indices.end(), [&](int i) { return partial.contains(i); });
         add_flat(unit, indices);
     }
-    for (std::size_t u = 0; u < p_.flats.size(); ++u) declare_state(static_cast<int>(u), model, config, step.training);
+    for (std::size_t u = 0; u < p_.flats.size(); ++u) declare_state(static_cast<int>(u), step.training);
 }
 
 void Homes::add_flat(const std::string& unit, std::vector<int> indices) {
@@ -60,7 +75,7 @@ void Homes::add_flat(const std::string& unit, std::vector<int> indices) {
         flat.segments.push_back({index, flat.end, count});
         flat.end += count;
     }
-    const std::int64_t grain = flat_block * p_.grid().size(zero_axes);
+    const std::int64_t grain = flat_block * p_.grid().size(zero_axes | exchanged);
     flat.length = (flat.end + grain - 1) / grain * grain;
     p_.flats.push_back(flat);
 }
@@ -74,24 +89,34 @@ TensorType Homes::flat_type(int u, DType dtype, Book book, const Kept& kept) con
     return t;
 }
 
-void Homes::declare_state(int u, const Model& model, const Config& config, bool training) {
+// As the unit's gradient when it is compressed.
+TensorType Homes::residual_type(int u) const {
+    const bool copies = exchanged.has(Axis::replica);
+    TensorType t = flat_type(u, DType::f32, Book::optimizer, {copies ? slices : Cuts{}, optimizer.tier});
+    t.place.partial_sum = exchanged;
+    if (flat(u).tied) t.place.partial_sum |= Axis::pp;
+    return t;
+}
+
+void Homes::declare_state(int u, bool training) {
     const auto state = [&](StateKind kind, const TensorType& t) {
         const BufferId b = p_.add_state(kind, u, t);
         return p_.declare(p_.tables->name(p_.buffers[static_cast<std::size_t>(b)].name), t, -1, b);
     };
     const TensorType fp32 = flat_type(u, DType::f32, Book::optimizer, optimizer);
     UnitState unit;
-    unit.weights = state(StateKind::weight, flat_type(u, model.activation, Book::weights, weights));
+    unit.weights = state(StateKind::weight, flat_type(u, model_.activation, Book::weights, weights));
     if (!trained(u)) {
         units_.push_back(unit);
         return;
     }
-    if (model.activation != DType::f32) unit.master = state(StateKind::master, fp32);
-    if (config.optimizer.type == OptimizerType::adamw) {
+    if (model_.activation != DType::f32) unit.master = state(StateKind::master, fp32);
+    if (config_.optimizer.type == OptimizerType::adamw) {
         unit.m = state(StateKind::m, fp32);
         unit.v = state(StateKind::v, fp32);
     }
-    if (training) unit.gradient = p_.add_state(StateKind::gradient, u, flat_type(u, model.weight_gradient, Book::gradients, gradients));
+    if (compressed(u) && config_.compression.error_feedback) unit.residual = unit.unsent = state(StateKind::residual, residual_type(u));
+    if (training) unit.gradient = p_.add_state(StateKind::gradient, u, flat_type(u, model_.weight_gradient, Book::gradients, gradients));
     units_.push_back(unit);
 }
 

@@ -4,8 +4,12 @@
 // One copy of the state is spread over the ZeRO axes (shard and sp) as equal slices of each flat buffer. Stage 1 cuts the optimizer state,
 // stage 2 the gradients too, stage 3 the weights too (Rajbhandari et al. 2020, section 5); what is not cut is whole on every rank. Offload
 // puts any of them in host memory or on disk.
+//
+// Where gradients are compressed each rank keeps what it has left unsent of its own, a residual, in the tier of the optimizer state. It has the
+// placement of what is compressed: whole, or, between copies, the rank's slice.
 #pragma once
 #include "compile/instantiate.hpp"
+#include "config/compression.hpp"
 
 #include <map>
 
@@ -13,10 +17,11 @@ namespace quadrille {
 
 // A unit's tensors in the program. Masters, m and v exist where precision and optimizer need them; a frozen unit has weights alone.
 struct UnitState {
-    TensorId weights = -1, master = -1, m = -1, v = -1;
+    TensorId weights = -1, master = -1, m = -1, v = -1, residual = -1;
     BufferId gradient = -1;     // where gradients of all microbatches meet; -1 in a step without backward
     TensorId reduced = -1;      // the sum of the gradients so far, as it lies after its reduction
     TensorId squares = -1;      // the sum of its squares, where that was taken before it left the device
+    TensorId unsent = -1;       // the residual as the step's compressed gradients have left it so far
 };
 
 Tier tier_of(OffloadTo);
@@ -48,15 +53,23 @@ class Homes {
     // The cut over the ZeRO axes that exist here. Squares are summed by these slices at every stage.
     Cuts slices;
 
+    // Compression of gradients: the ranks along these axes exchange packets. Of the copies where there are several, else all that hold the
+    // unit; none where dp is 1.
+    AxisSet exchanged;
+    Packing packing;
+    bool compressed(int u) const { return !exchanged.empty() && trained(u) && !sent_whole(config_.compression, flat(u).unit); }
+
     TensorType flat_type(int u, DType, Book, const Kept&) const;
 
   private:
     const Parameter& first(int u) const { return model_.parameters[static_cast<std::size_t>(flat(u).segments[0].parameter)]; }
     void add_flat(const std::string& unit, std::vector<int> indices);
-    void declare_state(int u, const Model&, const Config&, bool training);
+    void declare_state(int u, bool training);
+    TensorType residual_type(int u) const;
 
     Program& p_;
     const Model& model_;
+    const Config& config_;
     std::vector<UnitState> units_;
     std::map<int, At> at_;  // parameter -> unit, segment
 };

@@ -1,6 +1,7 @@
 #include "compile/place.hpp"
 
 #include "base/error.hpp"
+#include "compile/exchange.hpp"
 #include "compile/homes.hpp"
 #include "compile/update.hpp"
 #include "compile/weights.hpp"
@@ -152,7 +153,8 @@ class Place {
         Program::Options o = like(g);
         if (!first) o.book = Book::buffers;
         if (first && homes_.gradients.tier == Tier::device) o.storage = {p_.declare("place", p_.type(g).placed(cut).in(o.book), -1, unit.gradient)};
-        const TensorId slice = p_.to(g, cut, step_where(u), o);
+        const bool packed = homes_.compressed(u) && homes_.exchanged == cut.cuts[0].axes();
+        const TensorId slice = packed ? exchange(p_, homes_, model_, u, g, o) : p_.to(g, cut, step_where(u), o);
         unit.reduced = first ? slice : summed(p_.to_tier(unit.reduced, Tier::device, step_where(u), like(unit.reduced)), slice, u);
     }
 
@@ -186,20 +188,38 @@ class Place {
         const TensorId before = g;
         const Where where = step_where(u);
         const bool copies = p_.grid().extent(Axis::replica) > 1;
+        const bool packed = homes_.compressed(u) && p_.type(g).place.partial_sum.contains(homes_.exchanged);
         const Placement cut = reduced_over(g, copies ? homes_.slices : homes_.optimizer.cut);
-        if (!(cut == p_.type(g).place)) {
+        if (!(cut == p_.type(g).place) && (copies || !packed)) {
             Program::Options o = like(g);
             o.storage = {slice_place(p_, g, cut)};
             g = p_.to(g, cut, where, o);
         }
         Placement summed = cut;
         summed.partial_sum = summed.partial_sum - state_axes_;
-        g = move_in_place(p_, g, summed, where);
+        g = packed ? exchanged(u, g, summed) : move_in_place(p_, g, summed, where);
         if (!homes_.optimizer.cut.empty() || cut.cuts[0].empty()) return;
         Program::Options o = like(g);
-        o.storage = {before};
+        if (!packed || homes_.unit(u).residual < 0) o.storage = {before};
         summed.cuts[0] = {};
         g = p_.to(g, summed, where, o);
+    }
+
+    // The sum of a compressed gradient at `to`: this rank's slice, or whole again. What is unsent stands where the gradient stood; the sum then has
+    // room of its own.
+    TensorId exchanged(int u, TensorId g, const Placement& to) {
+        const bool copies = homes_.exchanged.has(Axis::replica);
+        Placement slice = p_.type(g).place;
+        slice.cuts[0] = slice.cuts[0].then(Cuts::along(p_.grid(), homes_.exchanged));
+        slice.partial_sum = slice.partial_sum - homes_.exchanged;
+        const bool keeps = homes_.unit(u).residual >= 0, again = !(to == slice);
+        const bool apart = again && (keeps || !p_.tensor(g).slice_axes.empty());
+        const TensorId room = apart ? p_.declare(p_.name(g), p_.type(g).placed(to).in(Book::gradients)) : g;
+        Program::Options o = like(g);
+        if (!copies && (again || !keeps)) o.storage = {slice_place(p_, room, slice)};  // slices of slices lie otherwise than one behind the other
+        const TensorId sum = exchange(p_, homes_, model_, u, g, o);
+        o.storage = {room};
+        return p_.to(sum, to, step_where(u), o);
     }
 
     TensorId joined(int u, int m) {

@@ -144,10 +144,11 @@ void postpone(Program& p) {
     p.ops.clear();
     std::vector<Op> later;
     std::vector<bool> in_flight(p.tensors.size(), false), pending(p.tensors.size(), false);  // made by a move; by an op that is put later
-    const auto any = [&](const Op& op, const std::vector<bool>& of) {
-        const auto in = p.inputs(op);
+    const auto any = [&](std::span<const TensorId> in, const std::vector<bool>& of) {
         return std::any_of(in.begin(), in.end(), [&](TensorId t) { return of[static_cast<std::size_t>(t)]; });
     };
+    // Of what a reduction may be waiting to bring: a residual that comes from another tier is none of that.
+    const auto reduced = [&](const Op& op) { return op.kind == Kind::compress ? p.inputs(op).first(1) : p.inputs(op); };
     const auto release = [&] {
         for (const Op& op : later) {
             for (const TensorId t : p.outputs(op)) pending[static_cast<std::size_t>(t)] = false;
@@ -156,8 +157,8 @@ void postpone(Program& p) {
         later.clear();
     };
     for (const Op& op : ops) {
-        const bool reduction = moves_flat(p, op), behind = any(op, pending);
-        const bool waits = (behind || any(op, in_flight)) && (reduction || settles(op));
+        const bool reduction = moves_flat(p, op), behind = any(p.inputs(op), pending);
+        const bool waits = (behind || any(reduced(op), in_flight)) && (reduction || settles(op));
         for (const TensorId t : p.outputs(op)) in_flight[static_cast<std::size_t>(t)] = op.queue != Queue::compute && op.part == Part::step;
         if (waits || (behind && adds_squares(p, op))) {
             later.push_back(op);

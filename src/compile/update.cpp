@@ -1,6 +1,7 @@
 #include "compile/update.hpp"
 
 #include "base/error.hpp"
+#include "compile/exchange.hpp"
 
 #include <algorithm>
 #include <set>
@@ -46,7 +47,10 @@ class Update {
             if (homes_.flat(u).tied) sum_over_ends(u);
         }
         norm();
-        for (const int u : trained_) update(u);
+        for (const int u : trained_) {
+            if (homes_.unit(u).residual >= 0) retain(p_, homes_, u, norm_in(working_tier()));
+            update(u);
+        }
     }
 
   private:
@@ -131,10 +135,12 @@ class Update {
     }
 
     // Where the optimizer state is, or in host memory if that is on disk.
+    Tier working_tier() const { return homes_.optimizer.tier == Tier::device ? Tier::device : Tier::host; }
+
     void update(int u) {
         const UnitState& unit = homes_.unit(u);
         const Where where{Part::step, homes_.name(u), -1, -1};
-        const Tier tier = homes_.optimizer.tier == Tier::device ? Tier::device : Tier::host;
+        const Tier tier = working_tier();
         Attributes a;
         a.unit = u;
         a.microbatches = static_cast<int>(config_.train.gradient_accumulation_steps);

@@ -139,7 +139,7 @@ class Memory {
     void use_workspace(const Op& op, Span w) {
         write(w, op.workspace);
         for (const TensorId t : p_.inputs(op))
-            if (!is_intact(t)) say("the workspace lies over " + p_.name(t));
+            if (is_here(t) && !is_intact(t)) say("the workspace lies over " + p_.name(t));
         for (const TensorId t : p_.outputs(op))
             if (is_here(t) && meet(span(t), w)) say("the workspace lies over the result " + p_.name(t));
     }

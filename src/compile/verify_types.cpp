@@ -92,6 +92,7 @@ class Types {
             for (std::size_t i = 3; i < in.size(); ++i) state.push_back(in[i]);
             demand_same(state, out);
         }
+        if (op.kind == Kind::retain) demand_same(in.first(1), out.first(1));
         if (op.kind == Kind::redistribute) return check_slices(op);
         if (op.kind == Kind::split) check_views(op, in[0], out);
         if (op.kind == Kind::join) check_views(op, out[0], in);

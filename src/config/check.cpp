@@ -1,6 +1,7 @@
 #include "config/check.hpp"
 
 #include "base/error.hpp"
+#include "config/compression.hpp"
 #include "config/lora.hpp"
 #include "config/names.hpp"
 #include "config/numbers.hpp"
@@ -140,6 +141,27 @@ void check_offload(const Config& c, Rules& rules) {
                  "found nvme without offload.nvme_path, allowed: the directory of a local disk");
 }
 
+void check_compression(const Config& c, Rules& rules) {
+    const CompressionConfig& x = c.compression;
+    // A level is the largest element / (2^(bits-1) - 1), and a remainder up to that: with one level it would grow without end.
+    rules.expect({"comm.compression.bits", "comm.compression.method", "comm.compression.error_feedback"},
+                 x.method != CompressionMethod::qsgd || !x.error_feedback || x.bits >= 3,
+                 format("found bits {} with error_feedback, allowed: 3 to 8, or error_feedback false", x.bits));
+    // Ranks of tp hold norms and some biases alike, and each sums its own copy. What a block's neighbours decide (its scale, its largest elements)
+    // differs between them, and so would the copies.
+    const bool by_block = x.on() && x.method != CompressionMethod::bf16;
+    rules.expect({"comm.compression.method", "grid.tp"}, !by_block || c.grid.tp == 1,
+                 format("found {} with tp {}, allowed: bf16, or tp 1, since parameters that ranks of tp hold alike must be sent alike",
+                        spelling(x.method), c.grid.tp));
+    const std::vector<std::string> units = unit_names(c);
+    for (const std::string& part : x.exclude)
+        rules.expect({"comm.compression.exclude", "model.num_layers"},
+                     std::any_of(units.begin(), units.end(), [&](const std::string& u) { return names_matrix(part, u); }),
+                     format("found '{}', which no unit of this model is called, allowed: all, embedding, head, or parts of the names layers.0 to "
+                            "layers.{}{}",
+                            part, c.model.num_layers - 1, c.lora.on() ? ", each also with .lora" : ""));
+}
+
 void check_training(const Config& c, Rules& rules) {
     const OptimizerConfig& o = c.optimizer;
     rules.expect({"optimizer.min_lr", "optimizer.lr"}, o.min_lr <= o.lr,
@@ -216,6 +238,7 @@ void check(const Config& config, const Settings& settings, Problems& problems) {
     check_pipeline(config, rules);
     check_sharding(config, rules);
     check_offload(config, rules);
+    check_compression(config, rules);
     check_training(config, rules);
     check_loss_scale(config, rules);
     check_data(config, settings, rules);

@@ -20,6 +20,7 @@ enum class Schedule { gpipe, one_f_one_b, interleaved, zero_bubble };
 enum class Granularity { none, selective, full };
 enum class Precision { fp32, bf16, fp16 };
 enum class OffloadTo { none, cpu, nvme };
+enum class CompressionMethod { none, bf16, fp16, topk, qsgd };
 enum class OnNan { stop, skip };
 enum class OptimizerType { adamw, sgd };
 enum class LrSchedule { constant, linear, cosine, wsd };
@@ -100,6 +101,16 @@ struct CommConfig {
     std::int64_t watchdog = 300;          // seconds that the job may stand still; 0: for ever
     bool operator==(const CommConfig&) const = default;
 };
+// Lossy gradients on the wire, section comm.compression (config/compression.hpp).
+struct CompressionConfig {
+    CompressionMethod method = CompressionMethod::none;
+    double ratio = 0.01;  // topk: part of the elements that is sent
+    int bits = 4;         // qsgd: of an element
+    bool error_feedback = true;
+    std::vector<std::string> exclude = {"embedding", "head"};
+    bool on() const { return method != CompressionMethod::none; }
+    bool operator==(const CompressionConfig&) const = default;
+};
 struct TrainConfig {
     std::int64_t global_batch_size = 32, micro_batch_size = 4, gradient_accumulation_steps = 8;
     std::int64_t steps = 100;
@@ -166,6 +177,7 @@ struct Config {
     RecomputeConfig recompute;
     OffloadConfig offload;
     CommConfig comm;
+    CompressionConfig compression;
     TrainConfig train;
     OptimizerConfig optimizer;
     LossScaleConfig loss_scale;

@@ -126,12 +126,15 @@ void comm_keys(std::vector<Key>& k) {
     k.push_back(flag("comm.check", "false", bind<c, &M::check>(),
                      "debug: compare operation, count, type and number over the group before each collective"));
     k.push_back(flag("comm.overlap", "true", bind<c, &M::overlap>(), "issue moves early, so that they run beside the arithmetic"));
-    k.push_back(one_choice("comm.compression.method", "none", {"bf16", "fp16", "topk", "qsgd"}, "lossy gradients on the wire"));
-    k.push_back(fixed("comm.compression.ratio", KeyType::number, "0.01", "topk: part of the elements that is sent"));
-    k.push_back(fixed("comm.compression.bits", KeyType::integer, "4", "qsgd: bits per element"));
-    k.push_back(
-        fixed("comm.compression.error_feedback", KeyType::boolean, "true", "add what was lost to the next step's gradient"));
-    k.push_back(fixed("comm.compression.exclude", KeyType::paths, "[embedding, head]", "units that are sent whole"));
+    constexpr auto p = &C::compression;
+    using P = CompressionConfig;
+    k.push_back(choice<p, &P::method>("comm.compression.method", "lossy gradients between the ranks of dp; sums are fp32 and travel whole"));
+    k.push_back(number("comm.compression.ratio", "0.01", above(0, 1), bind<p, &P::ratio>(), "topk: part of the elements that is sent, the largest"));
+    k.push_back(integer("comm.compression.bits", "4", from(2, 8), bind<p, &P::bits>(), "qsgd: bits per element; with error feedback 3 or more"));
+    k.push_back(flag("comm.compression.error_feedback", "true", bind<p, &P::error_feedback>(),
+                     "keep what was not sent, and add it to the next gradient: 4 bytes a parameter, and as many while a step runs"));
+    k.push_back(row("comm.compression.exclude", KeyType::paths, "[embedding, head]", bind<p, &P::exclude>(),
+                    "units that are sent whole: embedding, head, or parts of names, such as layers.3"));
     k.push_back(fixed("comm.staleness", KeyType::integer, "0", "1: the update uses the previous step's gradients"));
     k.push_back(integer("comm.watchdog", "300", from(0, 1e9), bind<c, &M::watchdog>(),
                         "seconds that a job may stand still before it says who waits for whom, and stops; 0 = never"));

@@ -17,6 +17,7 @@ constexpr std::array<Word, 4> spellings(Schedule) { return {"gpipe", "1f1b", "in
 constexpr std::array<Word, 3> spellings(Granularity) { return {"none", "selective", "full"}; }
 constexpr std::array<Word, 3> spellings(Precision) { return {"fp32", "bf16", "fp16"}; }
 constexpr std::array<Word, 3> spellings(OffloadTo) { return {"none", "cpu", "nvme"}; }
+constexpr std::array<Word, 5> spellings(CompressionMethod) { return {"none", "bf16", "fp16", "topk", "qsgd"}; }
 constexpr std::array<Word, 2> spellings(OnNan) { return {"stop", "skip"}; }
 constexpr std::array<Word, 2> spellings(OptimizerType) { return {"adamw", "sgd"}; }
 constexpr std::array<Word, 4> spellings(LrSchedule) { return {"constant", "linear", "cosine", "wsd"}; }

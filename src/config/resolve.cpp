@@ -92,6 +92,13 @@ void resolve_device(Config& config, const Settings& settings, const Job& job, Ru
 void warn_of_no_effect(const Config& config, const Job& job, std::vector<std::string>& warnings) {
     if (config.train.precision != Precision::fp16 && config.loss_scale != LossScaleConfig{})
         warnings.push_back("loss_scale has no effect without train.precision fp16");
+    const CompressionConfig& x = config.compression;
+    if (!x.on() && x != CompressionConfig{}) warnings.push_back("comm.compression has no effect without a method");
+    if (x.on() && x.method != CompressionMethod::topk && x.ratio != CompressionConfig{}.ratio)
+        warnings.push_back("comm.compression.ratio has no effect without method topk");
+    if (x.on() && x.method != CompressionMethod::qsgd && x.bits != CompressionConfig{}.bits)
+        warnings.push_back("comm.compression.bits has no effect without method qsgd");
+    if (x.on() && !job.planning && config.grid.dp == 1) warnings.push_back("comm.compression has no effect while dp is 1");
     const OffloadConfig& o = config.offload;
     const OffloadConfig usual;
     if (job.planning || o.uses(OffloadTo::nvme)) return;

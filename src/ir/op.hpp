@@ -1,5 +1,6 @@
 // What an op is: its kind, its operands and where in the step it stands. The rules of each kind are in ir/table.hpp.
 #pragma once
+#include "ir/packing.hpp"
 #include "ir/type.hpp"
 
 #include <cstdint>
@@ -18,7 +19,7 @@ enum class Kind : std::uint8_t {
     // compute
     matmul, matmul_gelu, add, sum, embedding, embedding_dw, norm, residual_norm, norm_dx, norm_dw, gelu, gelu_dx, swiglu, swiglu_dx,
     dropout, rotary, scale, attention, attention_dx, cast, logit_max, logit_sums, logit_sums_dx, token_loss, token_loss_dx,
-    count, reciprocal, scale_loss, accumulate, mean_loss, sum_squares, adamw, sgd,
+    count, reciprocal, scale_loss, accumulate, mean_loss, sum_squares, adamw, sgd, compress, decompress, retain,
     // movement
     redistribute, send, recv, move,
     // input and storage
@@ -41,7 +42,8 @@ std::string_view name_of(Input);
 // their default.
 struct Attributes {
     std::string signature;          // matmul, add, sum: index letters, "bsh,fh->bsf"
-    std::vector<TypeId> types;      // redistribute: the one type it goes to; load, recv, split: those of the outputs; embedding_dw: the table's
+    std::vector<TypeId> types;      // redistribute: the one type it goes to; load, recv, split, decompress: those of the outputs;
+                                    // embedding_dw: the table's
     DType dtype = DType::f32;       // of the outputs where the rule leaves it open: weight gradients, cast
     std::int64_t stream = 0;        // dropout: which stream of random numbers
     double factor = 1;              // scale: what it multiplies by
@@ -59,13 +61,15 @@ struct Attributes {
     int peer = -1;                  // send, recv: pp coordinate
     int chunk = -1;                 // send, recv: the chunk whose result or gradient travels
     bool gradient = false;          // send, recv: backward in the pipeline
-    int unit = -1;                  // join, sum_squares, update: index of the unit's flat buffer (Program::flats)
+    int unit = -1;                  // join, sum_squares, update, compress, decompress, retain: index of the unit's flat buffer (Program::flats)
     AxisSet which;                  // sum_squares: parameters cut by exactly these tensor axes
     bool tied = false;              // join: the unit's gradient is a sum over the two ends of pp too
     int microbatches = 0;           // join, update, mean_loss: how many a complete sum covers
     Tier tier = Tier::device;       // move: the tier it goes to
     double clip = 0;                // update: clip the global norm at this; 0: never
-    int loss_scale = 0;             // scale; update, of the gradient: by which power of the step's loss scale to multiply
+    int loss_scale = 0;             // scale; update, of the gradient; compress, of the residual: by which power of the step's loss scale to multiply
+    Packing packing;                // compress, decompress
+    AxisSet over;                   // compress, decompress: the ranks along these exchange packets
     friend bool operator==(const Attributes&, const Attributes&) = default;
 };
 

@@ -11,7 +11,8 @@ namespace quadrille {
 namespace {
 
 struct StateNames { char letter; std::string_view name; };
-constexpr std::array<StateNames, 6> state_names = {{{' ', "none"}, {'W', "weight"}, {'P', "master"}, {'M', "m"}, {'V', "v"}, {'G', "gradient"}}};
+constexpr std::array<StateNames, 7> state_names = {
+    {{' ', "none"}, {'W', "weight"}, {'P', "master"}, {'M', "m"}, {'V', "v"}, {'R', "residual"}, {'G', "gradient"}}};
 
 }  // namespace
 
@@ -96,7 +97,7 @@ std::vector<TensorId> Program::add(Kind kind, std::vector<TensorId> inputs, cons
             return fmt::format("{}/{}.{}{}", tables->name(where.unit), row(kind).name, numbered_++, where.clone ? "~" : "");
         };
         const std::string name = o.names.empty() ? numbered() : o.names[i];
-        if (o.storage.empty()) { outputs.push_back(declare(name, t, where.microbatch)); continue; }
+        if (o.storage.empty() || o.storage[i] < 0) { outputs.push_back(declare(name, t, where.microbatch)); continue; }
         const Tensor place = tensor(o.storage[i]);
         outputs.push_back(declare(name, t, where.microbatch, place.buffer, place.offset, place.slice_axes));
     }

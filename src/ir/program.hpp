@@ -18,9 +18,9 @@ struct Tensor {
     std::int32_t microbatch = -1;
 };
 
-// What a buffer holds of a unit's training state: its weights as the ops read them, their fp32 masters, AdamW's moments, or the sum of the
-// step's gradients, which alone does not outlive the step.
-enum class StateKind : std::uint8_t { none, weight, master, m, v, gradient };
+// What a buffer holds of a unit's training state: its weights as the ops read them, their fp32 masters, AdamW's moments, what compressed
+// gradients have left unsent, or the sum of the step's gradients, which alone does not outlive the step.
+enum class StateKind : std::uint8_t { none, weight, master, m, v, residual, gradient };
 std::string_view name_of(StateKind);
 
 // Storage. lay_out fills what it decides; the rest is known when the buffer is made.
@@ -113,13 +113,14 @@ class Program {
 
     // ---- building ----
     BufferId add_buffer(std::string_view name, std::int32_t microbatch, const TensorType&, bool persistent = false);
-    // The buffer of a unit's state (not of none), named "W.layers.0" and so on: W weights, P masters, M and V moments, G the sum of gradients.
+    // The buffer of a unit's state (not of none), named "W.layers.0" and so on: W weights, P masters, M and V moments, R the residual, G the sum of
+    // gradients.
     BufferId add_state(StateKind, std::int32_t unit, const TensorType&);
     // A tensor without an op: an input of the program, or state. In a buffer of its own unless `buffer` is given.
     TensorId declare(std::string_view name, const TensorType&, std::int32_t microbatch = -1, BufferId buffer = -1, std::int64_t offset = 0,
                      AxisSet slice = {});
     // Appends an op on these inputs; the types of its outputs follow from its rule. Outputs get buffers of their own, in `book`,
-    // unless `storage` names tensors whose place they take (one per output). Throws TypingError.
+    // unless `storage` names tensors whose place they take (one per output; -1: a new buffer). Throws TypingError.
     struct Options {
         Book book = Book::activations;
         std::vector<TensorId> storage;     // the place of the outputs; empty: new buffers

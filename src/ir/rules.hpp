@@ -20,6 +20,9 @@ Types accumulate_rule(Tables&, const Op&, const Attributes&, Inputs);  // runnin
 Types mean_loss_rule(Tables&, const Op&, const Attributes&, Inputs);   // loss sum, 1/tokens -> loss
 Types sum_squares_rule(Tables&, const Op&, const Attributes&, Inputs); // flat gradient -> scalar, Partial where pieces differ
 Types update_rule(Tables&, const Op&, const Attributes&, Inputs);      // weights, gradient, norm, state... -> weights', state'...
+Types compress_rule(Tables&, const Op&, const Attributes&, Inputs);     // gradient [, residual] -> packets [, what they leave unsent]
+Types decompress_rule(Tables&, const Op&, const Attributes&, Inputs);   // packets -> this rank's slice of the sum
+Types retain_rule(Tables&, const Op&, const Attributes&, Inputs);       // residual, what is unsent, norm -> residual', its squares
 Types redistribute_rule(Tables&, const Op&, const Attributes&, Inputs);
 Types move_rule(Tables&, const Op&, const Attributes&, Inputs);        // the same tensor in another tier
 Types send_rule(Tables&, const Op&, const Attributes&, Inputs);

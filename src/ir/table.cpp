@@ -44,6 +44,9 @@ constexpr std::array<Row, kind_count> table = {{
     {.name = "sum_squares",   .rule = sum_squares_rule},
     {.name = "adamw",         .rule = update_rule},
     {.name = "sgd",           .rule = update_rule},
+    {.name = "compress",      .rule = compress_rule},
+    {.name = "decompress",    .rule = decompress_rule},
+    {.name = "retain",        .rule = retain_rule},
     {.name = "redistribute",  .rule = redistribute_rule},
     {.name = "send",          .rule = send_rule},
     {.name = "recv",          .rule = declared_rule},
@@ -158,7 +161,8 @@ void check_tiers(const Tables& tables, const Op& op, const Attributes& a, std::s
     for (const TensorType& t : inputs)
         if (t.tier != tier) throw TypingError(fmt::format("operands in {} and in {} memory", name_of(tier), name_of(t.tier)));
     if (tier == Tier::device) return;
-    const bool works = op.kind == Kind::adamw || op.kind == Kind::sgd || op.kind == Kind::accumulate || op.kind == Kind::sum_squares;
+    const bool works = op.kind == Kind::adamw || op.kind == Kind::sgd || op.kind == Kind::retain || op.kind == Kind::accumulate ||
+                       op.kind == Kind::sum_squares;
     const bool views = op.kind == Kind::redistribute && !moves_data(change(inputs[0], tables.type(a.types.at(0)).place).pair);
     if (!views && !(works && tier == Tier::host)) throw TypingError(fmt::format("{} of a tensor in {} memory", row(op.kind).name, name_of(tier)));
 }

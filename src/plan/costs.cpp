@@ -149,6 +149,18 @@ std::map<std::string, std::int64_t> wire_bytes(const Program& p, const Coordinat
     return out;
 }
 
+std::map<std::string, std::int64_t> uncompressed_wire_bytes(const Program& p, const Coordinate& at) {
+    std::map<std::string, std::int64_t> out = wire_bytes(p, at);
+    for (const Op& op : p.ops) {
+        if (op.kind != Kind::compress) continue;
+        const std::int64_t ranks = p.grid().size(p.attributes(op).over);
+        const auto to_others = [&](std::int64_t bytes) { return bytes - bytes / ranks; };
+        out[wire_name(p.grid(), p.attributes(op).over)] +=
+            to_others(local_bytes(p.grid(), p.type(p.inputs(op)[0]))) - to_others(local_bytes(p.grid(), p.type(p.outputs(op)[0])));
+    }
+    return out;
+}
+
 std::map<Queue, std::int64_t> tier_bytes(const Program& p) {
     std::map<Queue, std::int64_t> out;
     for (const Op& op : p.ops)

@@ -26,6 +26,9 @@ std::vector<ActionCosts> chunk_costs(const Compiled&);
 // all-reduce the sum of both, all-to-all what goes to others, ring step and send the buffer.
 std::map<std::string, std::int64_t> wire_bytes(const Program&, const Coordinate&);
 
+// The same bytes if no gradient were compressed: each sum by a reduce-scatter in place of an exchange of packets.
+std::map<std::string, std::int64_t> uncompressed_wire_bytes(const Program&, const Coordinate&);
+
 // Bytes per step that a rank moves between tiers, by queue: from host memory, to it, and between it and disk.
 std::map<Queue, std::int64_t> tier_bytes(const Program&);
 

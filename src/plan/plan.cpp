@@ -18,6 +18,7 @@ StateBytes state_bytes(const Program& p) {
         if (b.state == StateKind::weight) s.weights += b.bytes;
         if (b.state == StateKind::master) s.masters += b.bytes;
         if (b.state == StateKind::m || b.state == StateKind::v) s.moments += b.bytes;
+        if (b.state == StateKind::residual) s.residuals += b.bytes;
         if (b.state == StateKind::gradient) s.gradients += b.bytes;
     }
     return s;
@@ -37,6 +38,21 @@ std::string homes_text(const Config& config, const Grid& grid) {
                        copies > 1 ? fmt::format("; {} copies over dp", copies) : "");
 }
 
+// "topk, ratio 0.01, over dp, with error feedback"
+std::string compression_text(const Config& config, const std::vector<Program>& programs) {
+    for (const Program& p : programs)
+        for (const Op& op : p.ops) {
+            if (op.kind != Kind::compress) continue;
+            const Packing& packing = p.attributes(op).packing;
+            std::string s(name_of(packing.method));
+            if (packing.method == PackingMethod::topk) s += fmt::format(", ratio {}", packing.ratio);
+            if (packing.method == PackingMethod::qsgd) s += fmt::format(", {} bits", packing.bits);
+            return s + fmt::format(", over {}, with{} error feedback", wire_name(p.grid(), p.attributes(op).over),
+                                   config.compression.error_feedback ? "" : "out");
+        }
+    return "";
+}
+
 ProgramPlan plan_program(const Program& p, const Grid& grid) {
     ProgramPlan plan;
     plan.first[Axis::pp] = p.coordinate;
@@ -48,6 +64,7 @@ ProgramPlan plan_program(const Program& p, const Grid& grid) {
     plan.states = state_bytes(p);
     for (const Flat& f : p.flats) plan.parameters += f.end;
     plan.wire = wire_bytes(p, plan.first);
+    plan.uncompressed = uncompressed_wire_bytes(p, plan.first);
     for (const auto& [queue, bytes] : tier_bytes(p)) plan.copies.emplace(name_of(queue), bytes);
     return plan;
 }
@@ -123,6 +140,7 @@ Plan make_plan(const Config& config, const Workspace& workspace, const Variation
     plan.hardware_flops = hardware_flops(c, grid);
     plan.recompute = recompute_plan(config, workspace, c, plan.hardware_flops);
     plan.homes = homes_text(config, grid);
+    plan.compression = compression_text(config, c.programs);
     plan.threads = config.device.threads;
     plan.schedule = spelling(config.pipeline.schedule);
     plan.microbatches = config.train.gradient_accumulation_steps;

@@ -5,7 +5,7 @@
 namespace quadrille {
 
 // Bytes of training state on one rank, by what it is; counted from the buffers where it is kept.
-struct StateBytes { std::int64_t weights = 0, masters = 0, moments = 0, gradients = 0; };
+struct StateBytes { std::int64_t weights = 0, masters = 0, moments = 0, residuals = 0, gradients = 0; };
 
 // One distinct program: all ranks with this pp coordinate run it.
 struct ProgramPlan {
@@ -16,6 +16,7 @@ struct ProgramPlan {
     StateBytes states;
     std::int64_t parameters = 0;                  // that a rank computes with, without padding
     std::map<std::string, std::int64_t> wire;     // axis -> bytes per rank and step, of the first rank
+    std::map<std::string, std::int64_t> uncompressed;  // the wire if no gradient were compressed
     std::map<std::string, std::int64_t> copies;   // queue -> bytes per rank and step between tiers
 };
 
@@ -39,6 +40,7 @@ struct Plan {
     double model_flops = 0, hardware_flops = 0;   // per step, whole job
     RecomputePlan recompute;
     std::string homes;                            // of the training state, in words
+    std::string compression;                      // of gradients, in words; empty: none is compressed
     int threads = 1;                              // device.threads, whose scratch the buffers book has; `train` may resolve auto to another number
     std::string schedule;
     std::vector<std::string> orders;              // of the pipeline, one per pp coordinate

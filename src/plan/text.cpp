@@ -23,7 +23,7 @@ std::string decimal(std::int64_t n) {
 
 // Of the rank that holds most.
 std::string states_line(const Plan& plan) {
-    const auto total = [](const StateBytes& s) { return s.weights + s.masters + s.moments + s.gradients; };
+    const auto total = [](const StateBytes& s) { return s.weights + s.masters + s.moments + s.residuals + s.gradients; };
     StateBytes most;
     std::int64_t parameters = 1;
     for (const ProgramPlan& p : plan.programs) {
@@ -31,9 +31,10 @@ std::string states_line(const Plan& plan) {
         most = p.states;
         parameters = p.parameters;
     }
-    return fmt::format("model states  {} on the fullest rank: weights {}, masters {}, moments {}, gradients {}; "
+    const std::string residuals = most.residuals > 0 ? fmt::format(" residuals {},", decimal(most.residuals)) : "";
+    return fmt::format("model states  {} on the fullest rank: weights {}, masters {}, moments {},{} gradients {}; "
                        "{:.2f} bytes for each parameter that it computes with\n",
-                       decimal(total(most)), decimal(most.weights), decimal(most.masters), decimal(most.moments), decimal(most.gradients),
+                       decimal(total(most)), decimal(most.weights), decimal(most.masters), decimal(most.moments), residuals, decimal(most.gradients),
                        static_cast<double>(total(most)) / static_cast<double>(parameters));
 }
 
@@ -85,9 +86,10 @@ std::string json_program(const ProgramPlan& p) {
     // The first rank of a program stands at 0 on every axis but pp.
     return fmt::format("{{\"coordinate\": {{\"dp\": 0, \"tp\": 0, \"pp\": {}, \"sp\": 0}}, \"count\": {}, \"operations\": {}, "
                        "\"peak_bytes\": {{{}}}, \"books\": {{{}}}, \"packing\": {{{}}}, "
-                       "\"states\": {{\"weights\": {}, \"masters\": {}, \"moments\": {}, \"gradients\": {}}}, \"wire\": {}, \"copies\": {}}}",
+                       "\"states\": {{\"weights\": {}, \"masters\": {}, \"moments\": {}, \"residuals\": {}, \"gradients\": {}}}, "
+                       "\"wire\": {}, \"uncompressed\": {}, \"copies\": {}}}",
                        p.first[Axis::pp], p.count, p.operations, peaks, books, packing, p.states.weights, p.states.masters, p.states.moments,
-                       p.states.gradients, json_map(p.wire), json_map(p.copies));
+                       p.states.residuals, p.states.gradients, json_map(p.wire), json_map(p.uncompressed), json_map(p.copies));
 }
 
 }  // namespace
@@ -110,6 +112,10 @@ std::string text(const Plan& plan) {
     ledger_lines(plan, s);
     s += "  " + states_line(plan);
     s += "wire per rank and step (of each program's first rank)\n" + bytes_lines(plan, &ProgramPlan::wire);
+    if (!plan.compression.empty())
+        s += fmt::format("compression {}\n  without it the wire would carry\n{}"
+                         "  the programs are proved under the assumption `lossy`: packets are taken for the gradients that they were made of\n",
+                         plan.compression, bytes_lines(plan, &ProgramPlan::uncompressed));
     const auto copies = [](const ProgramPlan& p) { return !p.copies.empty(); };
     if (std::any_of(plan.programs.begin(), plan.programs.end(), copies))
         s += "copies between tiers per rank and step\n" + bytes_lines(plan, &ProgramPlan::copies);

@@ -60,6 +60,7 @@ void read_steps(const Hdf5ImageReader& file, std::vector<StepRow>& rows) {
     fill(rows, doubles(file, "/steps/learning_rate", dims), &StepRow::learning_rate);
     fill(rows, doubles(file, "/steps/loss_scale", dims), &StepRow::loss_scale);
     fill(rows, ints(file, "/steps/tokens", dims), &StepRow::tokens);
+    fill(rows, doubles(file, "/steps/residual_norm", dims), &StepRow::residual_norm);
     fill(rows, doubles(file, "/steps/seconds", dims), &StepRow::seconds);
     fill(rows, ints(file, "/steps/data_hash", dims), &StepRow::data_hash);
 }
@@ -90,6 +91,7 @@ void read_ledgers(const Hdf5ImageReader& file, RunRecord& record) {
     const Dims wire = {n, record.wire_axes.size()};
     record.wire_predicted = ints(file, "/wire/predicted", wire);
     record.wire_sent = ints(file, "/wire/sent", wire);
+    record.wire_uncompressed = ints(file, "/wire/uncompressed", wire);
     record.wire_estimated = file.int_attribute("/wire/sent", "estimated") != 0;
     expect_names(file, "/copies/queues", RunRecord::copy_queues);
     const Dims copies = {n, RunRecord::copy_queues.size()};

@@ -84,6 +84,8 @@ void write_steps(Hdf5ImageWriter& file, const std::vector<StepRow>& steps) {
     doubles("/steps/learning_rate", &StepRow::learning_rate, {"1", "[step] learning rate of the update"});
     doubles("/steps/loss_scale", &StepRow::loss_scale, {"1", "[step] factor on the loss in the step's backward pass; 1 but for fp16"});
     ints("/steps/tokens", &StepRow::tokens, {"token", "[step] counted tokens of the global batch"});
+    doubles("/steps/residual_norm", &StepRow::residual_norm,
+            {"1", "[step] norm of what compressed gradients have left unsent, over all ranks; 0 without error feedback"});
     doubles("/steps/seconds", &StepRow::seconds, {"s", "[step] wall clock of the step on rank 0"});
     ints("/steps/data_hash", &StepRow::data_hash,
          {"1", "[step] hash of the global batch's tokens, the same on every grid; 64 bits"});
@@ -133,6 +135,8 @@ void write_wire(Hdf5ImageWriter& file, const RunRecord& record) {
                  {"byte", "[rank, axis] bytes per step that the program says each rank sends"});
     file.dataset("/wire/sent", {n, axes}, filled(record.wire_sent, n * axes),
                  {"byte", "[rank, axis] bytes per step that each rank sent"});
+    file.dataset("/wire/uncompressed", {n, axes}, filled(record.wire_uncompressed, n * axes),
+                 {"byte", "[rank, axis] bytes per step that each rank would send if no gradient were compressed"});
     file.attribute("/wire/sent", "estimated", std::int64_t{record.wire_estimated});
 }
 

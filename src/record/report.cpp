@@ -207,7 +207,12 @@ std::string bytes_ledger(std::string_view title, const char* did, std::span<cons
 }
 
 std::string wire_ledger(const RunRecord& r) {
-    return bytes_ledger("bytes on the wire", r.wire_estimated ? "estimated" : "sent", r.wire_axes, r.wire_predicted, r.wire_sent);
+    const auto sum = [](const std::vector<std::int64_t>& of) { return std::accumulate(of.begin(), of.end(), std::int64_t{0}); };
+    const std::string uncompressed = r.wire_uncompressed == r.wire_predicted || r.wire_uncompressed.empty()
+                                         ? ""
+                                         : fmt::format("  gradients are compressed: without, {} in all in place of {}\n",
+                                                       format_bytes(sum(r.wire_uncompressed)), format_bytes(sum(r.wire_predicted)));
+    return bytes_ledger("bytes on the wire", r.wire_estimated ? "estimated" : "sent", r.wire_axes, r.wire_predicted, r.wire_sent) + uncompressed;
 }
 
 std::string copies_ledger(const RunRecord& r) {

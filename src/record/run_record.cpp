@@ -50,6 +50,7 @@ void RunRecord::check_shapes() const {
     sized("huge_pages", huge_pages.size(), n * tiers.size(), true);
     sized("process_peak", process_peak.size(), n, true);
     sized("wire_predicted", wire_predicted.size(), n * wire_axes.size(), true);
+    sized("wire_uncompressed", wire_uncompressed.size(), n * wire_axes.size(), true);
     sized("wire_sent", wire_sent.size(), n * wire_axes.size(), true);
     sized("copies_predicted", copies_predicted.size(), n * copy_queues.size(), true);
     sized("copies_moved", copies_moved.size(), n * copy_queues.size(), true);

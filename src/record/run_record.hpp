@@ -21,6 +21,7 @@ struct StepRow {
     std::int64_t tokens = 0;
     double seconds = 0;
     std::uint64_t data_hash = 0;
+    double residual_norm = 0;  // of what compressed gradients have left unsent, all ranks' residuals together
 };
 
 // One evaluation, after step `step`; its seconds are in no step's.
@@ -34,9 +35,9 @@ inline constexpr std::string_view record_schema = "quadrille-run-1";
 
 struct RunRecord {
     // A joint move counts for the first of dp, sp, tp, pp in its set of axes.
-    static constexpr std::array<std::string_view, 12> categories = {"compute",      "optimizer",  "exposed_dp",    "exposed_tp",
+    static constexpr std::array<std::string_view, 13> categories = {"compute",      "optimizer",  "exposed_dp",    "exposed_tp",
                                                                     "exposed_sp",   "exposed_pp", "pipeline_idle", "exposed_copy",
-                                                                    "exposed_disk", "data",       "checkpoint",    "other"};
+                                                                    "exposed_disk", "data",       "checkpoint",    "compression", "other"};
     static constexpr std::array<std::string_view, 3> tiers = {"device", "host", "nvme"};
     static constexpr std::array<std::string_view, 5> books = {"weights", "gradients", "optimizer", "activations", "buffers"};
     static constexpr std::array<std::string_view, 3> copy_queues = {"copy_in", "copy_out", "disk"};
@@ -62,6 +63,7 @@ struct RunRecord {
 
     std::vector<std::string> wire_axes;                   // dp, tp, sp, pp, and sets joined by +
     std::vector<std::int64_t> wire_predicted, wire_sent;  // [rank, axis] bytes per step
+    std::vector<std::int64_t> wire_uncompressed;          // ... if no gradient were compressed
     bool wire_estimated = false;                          // wire_sent is a formula's, not a count
 
     std::vector<std::int64_t> copies_predicted, copies_moved;  // [rank, copy queue] bytes per step between tiers

@@ -206,6 +206,7 @@ Kernel bind_kernel(const Call& c) {
         case Kind::mean_loss:
             return [sum = as<double>(c.in[0]), inverse = as<double>(c.in[1]), y = as<double>(c.out[0])](const StepInputs&) { *y = *sum * *inverse; };
         case Kind::sum_squares: case Kind::adamw: case Kind::sgd: case Kind::join: return bind_flat(c);
+        case Kind::compress: case Kind::decompress: case Kind::retain: return bind_packets(c);
         case Kind::redistribute: return bind_local(c);
         case Kind::load: return bind_load(c);
         case Kind::split: return {};
@@ -221,7 +222,7 @@ std::int64_t kernel_workspace(const Program& program, const Op& op, int threads)
         case Kind::matmul: case Kind::matmul_gelu: return matmul_workspace(program, op, threads);
         case Kind::norm_dw: return norm_dw_workspace(norm_of(program, op));
         case Kind::embedding_dw: return embedding_dw_workspace(embedding_of(program, op), threads);
-        case Kind::sum_squares: return sum_squares_workspace(program, op);
+        case Kind::sum_squares: case Kind::retain: return sum_squares_workspace(program, op);
         default: return 0;
     }
 }

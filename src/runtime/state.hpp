@@ -9,7 +9,7 @@
 namespace quadrille {
 
 // Fills weights (and fp32 masters) of a training program: normal and uniform deviates are a function of (seed, parameter, global
-// element), padding is zero, so every grid starts from the same bits; moments are zero. Not collective.
+// element), padding is zero, so every grid starts from the same bits; moments and residuals are zero. Not collective.
 void initialize(const Program& training, const Coordinate& at, Arena& arena, std::uint64_t seed, int threads);
 
 // `count` elements of a parameter, from `element` on in its true shape and row-major, that stand one after the other at `data`.

@@ -48,6 +48,7 @@ struct BytesInUse {
 struct StepResult {
     // The same on every rank, whoever computed them. 0 where the program has no such thing (evaluation has no norm).
     double loss = 0, grad_norm = 0, clip_factor = 1;
+    double residual2 = 0;                      // this rank's own: the squares of its residuals after the step
     std::int64_t tokens = 0;
     bool updated = false;                      // false: no update in the program, or none was made since the norm is not finite
     double seconds = 0;                        // wall time of this step on this rank = the sum of `time`

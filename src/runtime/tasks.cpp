@@ -11,7 +11,8 @@ namespace {
 
 Category category_of(Kind k) {
     switch (k) {
-        case Kind::sum_squares: case Kind::adamw: case Kind::sgd: return Category::optimizer;
+        case Kind::sum_squares: case Kind::adamw: case Kind::sgd: case Kind::retain: return Category::optimizer;
+        case Kind::compress: case Kind::decompress: return Category::compression;
         case Kind::load: return Category::data;
         default: return Category::compute;
     }
@@ -76,6 +77,10 @@ void Tasks::bind(std::int32_t i, Engine& engine) {
         task.category = category_of(op.kind);
         if (task.kernel) task.does = Task::Does::compute;
         if (op.kind == Kind::adamw || op.kind == Kind::sgd) clip_ = program_.attributes(op).clip;
+    }
+    if (op.kind == Kind::retain) {
+        task.scalar = &StepScalars::residual2;
+        task.scalar_from = reinterpret_cast<const double*>(place(program_.outputs(op)[1]));
     }
     for (const TensorId t : program_.outputs(op)) {
         if (t != program_.loss && t != program_.norm && t != program_.tokens) continue;

@@ -12,7 +12,8 @@
 namespace quadrille {
 
 // What the loop reads after a step, caught when it is made: its memory may go to another tensor once nobody reads it.
-struct StepScalars { double loss = 0, norm2 = 0, tokens = 0; };
+// The squares of residuals are those of this rank's units together.
+struct StepScalars { double loss = 0, norm2 = 0, tokens = 0, residual2 = 0; };
 
 struct Task {
     enum class Does : std::uint8_t { nothing, compute, move, move_at_once };

@@ -6,7 +6,8 @@ namespace quadrille {
 
 std::string_view name_of(Category c) {
     constexpr std::array<std::string_view, category_count> names = {"compute", "optimizer", "exposed_dp", "exposed_tp", "exposed_sp", "exposed_pp",
-                                                                    "pipeline_idle", "exposed_copy", "exposed_disk", "data", "checkpoint", "other"};
+                                                                    "pipeline_idle", "exposed_copy", "exposed_disk", "data", "checkpoint",
+                                                                    "compression", "other"};
     return names[static_cast<std::size_t>(c)];
 }
 

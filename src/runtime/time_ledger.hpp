@@ -10,7 +10,8 @@
 namespace quadrille {
 
 enum class Category : std::uint8_t {
-    compute, optimizer, exposed_dp, exposed_tp, exposed_sp, exposed_pp, pipeline_idle, exposed_copy, exposed_disk, data, checkpoint, other,
+    compute, optimizer, exposed_dp, exposed_tp, exposed_sp, exposed_pp, pipeline_idle, exposed_copy, exposed_disk, data, checkpoint, compression,
+    other,
 };
 constexpr int category_count = static_cast<int>(Category::other) + 1;
 std::string_view name_of(Category);

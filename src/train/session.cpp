@@ -162,17 +162,22 @@ void Session::describe(const Arguments& arguments) {
 // Each rank goes through its own program alone and rank 0 gets all rows, so a rank has no more to do in a larger job.
 void Session::predict() {
     const Program* e = evaluation_program();
-    std::vector<std::int64_t> peaks, wires, copies;
+    std::vector<std::int64_t> peaks, wires, uncompressed, copies;
     for (std::size_t t = 0; t < tier_count; ++t) {
         const TierPeak& peak = higher_peak(program().peaks[t], e ? &e->peaks[t] : nullptr);
         peaks.insert(peaks.end(), peak.books.begin(), peak.books.end());
     }
     const auto wire = wire_bytes(program(), coordinate);
-    for (const std::string& axis : wire_axes) wires.push_back(wire.contains(axis) ? wire.at(axis) : 0);
+    const auto whole = uncompressed_wire_bytes(program(), coordinate);
+    for (const std::string& axis : wire_axes) {
+        wires.push_back(wire.contains(axis) ? wire.at(axis) : 0);
+        uncompressed.push_back(whole.contains(axis) ? whole.at(axis) : 0);
+    }
     const auto moved = tier_bytes(program());
     for (const Queue queue : tier_queues) copies.push_back(moved.contains(queue) ? moved.at(queue) : 0);
     record.predicted_peak = world.gather(std::span<const std::int64_t>(peaks));
     record.wire_predicted = world.gather(std::span<const std::int64_t>(wires));
+    record.wire_uncompressed = world.gather(std::span<const std::int64_t>(uncompressed));
     record.copies_predicted = world.gather(std::span<const std::int64_t>(copies));
 }
 

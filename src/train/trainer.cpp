@@ -127,7 +127,7 @@ Exit Trainer::run() {
         const double end = now();
         at(r.time, Category::data) += loaded - wait;
         at(r.time, Category::other) += (end - begin) - (loaded - wait) - r.seconds;
-        pending_.push_back({{k, r.loss, r.grad_norm, r.clip_factor, lr, scale(), r.tokens, end - begin, 0}, r.time, batch.batch.hash});
+        pending_.push_back({{k, r.loss, r.grad_norm, r.clip_factor, lr, scale(), r.tokens, end - begin, 0}, r.time, batch.batch.hash, r.residual2});
         begin = end;
         console_.step(pending_.back().row);
         if (diverged(r, k)) return Exit::diverged;
@@ -248,6 +248,9 @@ void Trainer::flush() {
         const std::vector<double> times = s_.world.gather(std::span<const double>(p.times));
         const std::int64_t hash = counts ? static_cast<std::int64_t>(p.hash) : 0;
         for (const std::int64_t h : s_.world.gather(std::span<const std::int64_t>(&hash, 1))) p.row.data_hash += static_cast<std::uint64_t>(h);
+        double residual2 = 0;
+        for (const double x : s_.world.gather(std::span<const double>(&p.residual2, 1))) residual2 += x;
+        p.row.residual_norm = std::sqrt(residual2);
         if (s_.world.rank() == 0) s_.record.add_step(p.row, times);
     }
     pending_.clear();

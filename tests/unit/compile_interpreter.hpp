@@ -22,6 +22,7 @@ struct Settings {
     std::int64_t vocab = 0;
     bool poison = true;  // memory that lay_out counts as free; off for programs whose ops were moved since
     double loss_scale = 1024;  // for programs that scale the loss
+    double unsent = 0;   // the part of a gradient that packets leave out, into the residual; 0: packets are what they are made of
     double nudge = 0;    // initial weights that are trained plus this times a fixed direction: for central differences
 };
 

@@ -275,6 +275,30 @@ void update(KernelCall& c) {
     }
 }
 
+// A packet holds its elements' values, one a byte, where a method has that many: bf16, fp16 and qsgd of 8 bits.
+void compress(KernelCall& c) {
+    const std::int64_t slices = c.out[0].shape[0], bytes = c.out[0].shape[2], count = std::ssize(c.in[0].x) / slices;
+    if (bytes < count) throw std::runtime_error("packets too small for the interpreter");
+    const double scale = std::pow(c.settings.loss_scale, c.attributes().loss_scale), left = c.in.size() > 1 ? c.settings.unsent : 0;
+    for (std::int64_t i = 0; i < slices * count; ++i) {
+        const auto k = static_cast<std::size_t>(i);
+        const double x = c.in[0].x[k] + (c.in.size() > 1 ? scale * c.in[1].x[k] : 0);
+        c.out[0].x[static_cast<std::size_t>(i / count * bytes + i % count)] = x * (1 - left);
+        if (c.in.size() > 1) c.out[1].x[k] = x * left / scale;
+    }
+}
+
+void decompress(KernelCall& c) {
+    const std::int64_t senders = c.in[0].shape[1], bytes = c.in[0].shape[2];
+    for (std::int64_t s = 0; s < senders; ++s)
+        for (std::size_t i = 0; i < c.out[0].x.size(); ++i) c.out[0].x[i] += c.in[0].x[static_cast<std::size_t>(s * bytes) + i];
+}
+
+void retain(KernelCall& c) {
+    c.out[0].x = c.in[1].x;
+    for (const double x : c.in[1].x) c.out[1].x[0] += x * x;
+}
+
 void load(KernelCall& c) {
     Piece& y = c.out[0];
     std::size_t i = 0;
@@ -351,6 +375,9 @@ void compute(KernelCall& c) {
         case Kind::sum_squares: return sum_squares(c);
         case Kind::adamw:
         case Kind::sgd: return update(c);
+        case Kind::compress: return compress(c);
+        case Kind::decompress: return decompress(c);
+        case Kind::retain: return retain(c);
         case Kind::load: return load(c);
         case Kind::zero: return;  // results start as zeroes
         default: throw std::runtime_error("the interpreter has no kernel for this kind");

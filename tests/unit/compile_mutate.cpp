@@ -27,6 +27,7 @@ class Judge {
     Judge(const NamedSubject& named, std::uint64_t seed) : name_(named.name), subject_(named.config), random_(seed) {
         const Faults faults = verify(subject_.compiled.programs, subject_.one);
         if (!faults.empty()) FAIL(name_ << " is refused before it is broken: " << text(subject_.compiled.programs, faults[0]));
+        subject_.settings.unsent = 0.25;  // of programs that compress gradients: what they leave out must come back
         truth_ = interpret(subject_.compiled.programs, subject_.settings);
     }
 
@@ -91,7 +92,7 @@ class Judge {
     }
 
     const char* name_;
-    const Subject subject_;
+    Subject subject_;
     Random random_;
     Numbers truth_;
 };
@@ -123,6 +124,12 @@ const std::vector<Share>& shares() {
                        {"ring turn skipped", "nesting of cuts exchanged", "wrong key-value group", "mask of documents forgotten",
                         "the copy of an earlier gather", "gather behind its use", "sum over replicas dropped",
                         "sum over replicas made twice", "old weights gathered"}});
+        for (Share& s : out)  // nothing is compressed
+            for (const MutationKind& kind : packet_mutations()) s.lacks.insert(kind.name);
+        out.push_back({"compressed gradients", 2800,
+                       {"ring turn skipped", "wrong key-value group", "squares of other parameters", "squares of other parameters, typed",
+                        "dropped activation read", "dropout stream changed", "dropout rate changed", "mask of documents forgotten",
+                        "the copy of an earlier fetch"}});
         return out;
     }();
     return all;
@@ -130,7 +137,8 @@ const std::vector<Share>& shares() {
 
 std::vector<MutationKind> all_mutations() {
     std::vector<MutationKind> kinds;
-    for (const auto& list : {move_mutations(), sum_mutations(), memory_mutations(), meaning_mutations(), zero_mutations(), tier_mutations()})
+    for (const auto& list : {move_mutations(), sum_mutations(), memory_mutations(), meaning_mutations(), zero_mutations(), tier_mutations(),
+                             packet_mutations()})
         kinds.insert(kinds.end(), list.begin(), list.end());
     return kinds;
 }

@@ -54,6 +54,7 @@ std::vector<MutationKind> memory_mutations();   // the layout
 std::vector<MutationKind> meaning_mutations();  // well typed, but another program
 std::vector<MutationKind> zero_mutations();     // gathers and reductions of cut training state
 std::vector<MutationKind> tier_mutations();     // moves between memories
+std::vector<MutationKind> packet_mutations();   // compressed gradients
 
 // ---- where ----
 Applies of_kind(std::initializer_list<Kind>);

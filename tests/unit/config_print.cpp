@@ -67,7 +67,8 @@ TEST_CASE_FIXTURE(ConfigFixture, "the resolved text has every key, and only such
     check_has(resolved, "  num_layers: 2\n");
     check_has(resolved, "  backend: mpi\n");
     check_has(resolved, "  bucket_size: 25MiB\n");
-    check_has(resolved, "    method: none  # the only value in this build\n");
+    check_has(resolved, "    method: none\n");
+    check_has(resolved, "  deterministic: run  # the only value in this build\n");
     CHECK_THROWS_AS(parse_resolved(""), Error);
     CHECK_THROWS_AS(parse_resolved("model: {num_layers: 2}\n"), Error);
     CHECK_THROWS_AS(parse_resolved(resolved + "# more\n"), Error);

@@ -21,7 +21,7 @@ sys.path.insert(0, str(root / "postproc"))
 import record  # noqa: E402
 import timeline  # noqa: E402
 
-SIZES = {"rank": 2, "step": 3, "evaluation": 1, "category": 12, "tier": 3, "book": 5, "axis": 2, "queue": 3, "4": 4}  # of the sample
+SIZES = {"rank": 2, "step": 3, "evaluation": 1, "category": 13, "tier": 3, "book": 5, "axis": 2, "queue": 3, "4": 4}  # of the sample
 
 
 def documented():

@@ -29,6 +29,7 @@ void check_equal_tables(const RunRecord& a, const RunRecord& b) {
     CHECK(a.process_peak == b.process_peak);
     CHECK(a.wire_predicted == b.wire_predicted);
     CHECK(a.wire_sent == b.wire_sent);
+    CHECK(a.wire_uncompressed == b.wire_uncompressed);
     CHECK(a.copies_predicted == b.copies_predicted);
     CHECK(a.copies_moved == b.copies_moved);
     REQUIRE(a.steps.size() == b.steps.size());
@@ -36,7 +37,7 @@ void check_equal_tables(const RunRecord& a, const RunRecord& b) {
         const StepRow &x = a.steps[i], &y = b.steps[i];
         const bool same = x.step == y.step && x.loss == y.loss && x.grad_norm == y.grad_norm && x.clip_factor == y.clip_factor &&
                           x.learning_rate == y.learning_rate && x.loss_scale == y.loss_scale && x.tokens == y.tokens &&
-                          x.seconds == y.seconds && x.data_hash == y.data_hash;
+                          x.seconds == y.seconds && x.data_hash == y.data_hash && x.residual_norm == y.residual_norm;
         CHECK(same);
     }
 }

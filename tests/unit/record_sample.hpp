@@ -18,7 +18,7 @@ inline RunRecord sample_record(std::int64_t steps = 3) {
         std::vector<double> seconds(2 * RunRecord::categories.size());
         for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i] = 0.001 * static_cast<double>(i + 1) + static_cast<double>(k);
         record.add_step({k, 5.5 - 0.25 * static_cast<double>(k), 1.5, 0.5, 1e-3, 1, 256, 0.5,
-                         0xFFFFFFFFFFFFFFF0ull + static_cast<std::uint64_t>(k)},
+                         0xFFFFFFFFFFFFFFF0ull + static_cast<std::uint64_t>(k), 0.0625 * static_cast<double>(k)},
                         seconds);
     }
     record.evaluations = {{2, 5.125, 0.25}};
@@ -31,6 +31,7 @@ inline RunRecord sample_record(std::int64_t steps = 3) {
     record.wire_axes = {"tp", "dp+sp"};
     record.wire_predicted = {1, 2, 3, 4};
     record.wire_sent = {5, 6, 7, 8};
+    record.wire_uncompressed = {17, 18, 19, 20};
     record.copies_predicted = {9, 10, 0, 11, 12, 0};
     record.copies_moved = {13, 14, 0, 15, 16, 0};
     record.model_flops = 1e21;

@@ -32,7 +32,7 @@ Names of_enum(int count) {
 
 TEST_CASE("time categories") {
     const Names interface = {"compute",       "optimizer",    "exposed_dp",   "exposed_tp", "exposed_sp", "exposed_pp",
-                             "pipeline_idle", "exposed_copy", "exposed_disk", "data",       "checkpoint", "other"};
+                             "pipeline_idle", "exposed_copy", "exposed_disk", "data",       "checkpoint", "compression", "other"};
     CHECK(of_record(RunRecord::categories) == interface);
     CHECK(of_enum<Category>(category_count) == interface);
 }
