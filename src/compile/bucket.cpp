@@ -22,6 +22,7 @@ class Bucket {
 
   private:
     void take(const Op& op) {
+        if (op.action >= 0 && !waiting_.empty() && p_.buffer(p_.inputs(waiting_[0])[0]).state == StateKind::stale) flush();  // their place is needed
         const bool moves = bucketed(p_, op), reads = reads_pending(op);
         left_ -= moves;
         const bool brings_home = op.kind == Kind::move && op.part == Part::step;

@@ -98,6 +98,15 @@ TensorType Homes::residual_type(int u) const {
     return t;
 }
 
+// A whole step's sum on this rank alone.
+TensorType Homes::stale_type(int u) const {
+    TensorType t = flat_type(u, model_.weight_gradient, Book::gradients, gradients);
+    t.place.partial_sum = p_.grid().real(data_axes | AxisSet(Axis::sp));
+    if (flat(u).tied) t.place.partial_sum |= Axis::pp;
+    t.covers = p_.tables->covers(Cover::complete(static_cast<int>(config_.train.gradient_accumulation_steps), 1));
+    return t;
+}
+
 void Homes::declare_state(int u, bool training) {
     const auto state = [&](StateKind kind, const TensorType& t) {
         const BufferId b = p_.add_state(kind, u, t);
@@ -116,7 +125,10 @@ void Homes::declare_state(int u, bool training) {
         unit.v = state(StateKind::v, fp32);
     }
     if (compressed(u) && config_.compression.error_feedback) unit.residual = unit.unsent = state(StateKind::residual, residual_type(u));
-    if (training) unit.gradient = p_.add_state(StateKind::gradient, u, flat_type(u, model_.weight_gradient, Book::gradients, gradients));
+    if (config_.comm.staleness > 0) {
+        unit.stale = state(StateKind::stale, stale_type(u));
+        unit.gradient = p_.tensor(unit.stale).buffer;
+    } else if (training) unit.gradient = p_.add_state(StateKind::gradient, u, flat_type(u, model_.weight_gradient, Book::gradients, gradients));
     units_.push_back(unit);
 }
 

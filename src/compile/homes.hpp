@@ -18,6 +18,7 @@ namespace quadrille {
 // A unit's tensors in the program. Masters, m and v exist where precision and optimizer need them; a frozen unit has weights alone.
 struct UnitState {
     TensorId weights = -1, master = -1, m = -1, v = -1, residual = -1;
+    TensorId stale = -1;        // this rank's gradients of the step before, where updates use those; they make room for the step's own
     BufferId gradient = -1;     // where gradients of all microbatches meet; -1 in a step without backward
     TensorId reduced = -1;      // the sum of the gradients so far, as it lies after its reduction
     TensorId squares = -1;      // the sum of its squares, where that was taken before it left the device
@@ -66,6 +67,7 @@ class Homes {
     void add_flat(const std::string& unit, std::vector<int> indices);
     void declare_state(int u, bool training);
     TensorType residual_type(int u) const;
+    TensorType stale_type(int u) const;
 
     Program& p_;
     const Model& model_;

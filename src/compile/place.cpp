@@ -21,6 +21,7 @@ class Place {
 
     Program run() {
         find_last_contributions();
+        reduce_stale();
         for (std::size_t i = 0; i < ops_.size(); ++i) rewrite(i);
         if (step_.training) update_weights(p_, homes_, model_, config_);
         mean_loss();
@@ -121,6 +122,25 @@ class Place {
     }
 
     // ---- reductions ----
+    // What the step before has left travels while this step computes, into memory of its own, since the step's own gradients take its place. In the
+    // order in which the backward pass will come to the units.
+    void reduce_stale() {
+        if (!step_.training) return;
+        for (int u = homes_.units(); u-- > 0;) {
+            if (homes_.unit(u).stale < 0) continue;
+            TensorId& g = homes_.unit(u).reduced = homes_.unit(u).stale;
+            const Where where = step_where(u);
+            const bool copies = p_.grid().extent(Axis::replica) > 1;
+            Placement to = reduced_over(g, copies ? homes_.slices : homes_.optimizer.cut);
+            g = p_.to(g, to, where, like(g));
+            to.partial_sum = to.partial_sum - state_axes_;
+            g = g == homes_.unit(u).stale ? p_.to(g, to, where, like(g)) : move_in_place(p_, g, to, where);
+            to.cuts[0] = homes_.optimizer.cut;
+            g = p_.to(g, to, where, like(g));
+            if (g == homes_.unit(u).stale) g = p_.add(Kind::copy, {g}, {}, where, like(g))[0];  // nobody to sum with
+        }
+    }
+
     // All gradients of the microbatch are in. What must travel does: slices are reduced and summed, running sums go home to another tier.
     void complete(int u, int microbatch, bool last) {
         UnitState& unit = homes_.unit(u);
@@ -128,6 +148,9 @@ class Place {
         if (!homes_.gradients.cut.empty()) {
             reduce(u, microbatch);
             if (away && !last) unit.reduced = sent_home(unit.reduced, unit.gradient, 0, step_where(u));
+        } else if (last && unit.stale >= 0) {
+            joined(u, microbatch);  // for the next step
+            return;
         } else if (last) {
             unit.reduced = joined(u, microbatch);
         } else if (away) {

@@ -127,7 +127,7 @@ std::vector<std::int32_t> second_next_store(const Program& p) {
 
 // A reduction from a whole gradient, in memory for that alone, to this rank's slice of it.
 bool scatters_whole(const Program& p, const Op& op) {
-    if (op.kind != Kind::redistribute || op.queue != Queue::collective) return false;
+    if (op.kind != Kind::redistribute || op.queue != Queue::collective || p.buffer(p.inputs(op)[0]).persistent) return false;
     if (p.type(p.inputs(op)[0]).dims != 1 || change_of(p, op).pair != Pair::reduce_scatter) return false;
     return p.tensors[static_cast<std::size_t>(p.inputs(op)[0])].buffer != p.tensors[static_cast<std::size_t>(p.outputs(op)[0])].buffer;
 }
@@ -184,8 +184,7 @@ void overlap(Program& p, bool allowed) {
         if (allowed && op.queue != Queue::compute) {
             op.until = scatters_whole(p, op) ? next_scatter : stored[static_cast<std::size_t>(i)];
             for (const TensorId t : p.outputs(op)) op.until = std::min(op.until, first_read[static_cast<std::size_t>(t)]);
-            if (op.kind == Kind::move)  // what it takes away may be replaced later
-                op.until = std::min(op.until, next_write[buffer(p.inputs(op)[0])]);
+            for (const TensorId t : p.inputs(op)) op.until = std::min(op.until, next_write[buffer(t)]);  // what it takes away may be replaced later
             if (op.kind == Kind::send) {
                 auto& later = sends[p.attributes(op).peer];
                 op.until = later.size() >= 2 ? later[later.size() - 2] : n;

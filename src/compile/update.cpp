@@ -146,6 +146,7 @@ class Update {
         a.microbatches = static_cast<int>(config_.train.gradient_accumulation_steps);
         a.clip = config_.train.clip_grad;
         a.loss_scale = model_.scales_loss ? -1 : 0;
+        a.stale = unit.stale >= 0;
         const TensorId weights = weights_to_update(unit.weights, tier, where);
         std::vector<TensorId> in = {weights, brought(unit.reduced, tier, where), norm_in(tier)}, state = {weights}, homes = {unit.weights};
         for (const TensorId t : {unit.master, unit.m, unit.v}) {

@@ -87,8 +87,10 @@ class Meaning {
             }
             for (std::size_t i = 0; i < flat.segments.size(); ++i) {
                 const std::string& parameter = p.parameters[static_cast<std::size_t>(flat.segments[i].parameter)].name;
-                const Value value = i < list.size() ? list[i] : Value{};
-                record(fmt::format("{} of {} after the step", name_of(p.buffers[b].state), parameter), {value, p.coordinate, op});
+                const Made made = {i < list.size() ? list[i] : Value{}, p.coordinate, op};
+                const std::string what = fmt::format("{} of {} after the step", name_of(p.buffers[b].state), parameter);
+                if (!p.type(last[b].tensor).place.partial_sum.has(Axis::pp)) record(what, made);
+                else if (const auto [it, fresh] = out_.try_emplace(what, made); !fresh) it->second.value = it->second.value + made.value;
             }
         }
     }
@@ -103,6 +105,10 @@ class Meaning {
         const Buffer& b = p.buffer(t);
         List list;
         if (b.unit < 0) return list;
+        if (p.type(t).place.partial_sum.has(Axis::pp) && p.coordinate != 0) {  // the first coordinate's piece stands for the sum
+            list.resize(p.flats[static_cast<std::size_t>(b.unit)].segments.size());
+            return list;
+        }
         for (const FlatSegment& s : p.flats[static_cast<std::size_t>(b.unit)].segments) {
             const std::string& parameter = p.parameters[static_cast<std::size_t>(s.parameter)].name;
             list.push_back((Hash("state") << static_cast<std::uint64_t>(b.state) << hash_text(parameter)).value());
@@ -119,6 +125,7 @@ class Meaning {
             case Kind::recv: return receive(r, p, op);
             case Kind::send: sent_[message_of(p, op)] = value(r, p.inputs(op)[0]); return true;
             case Kind::redistribute: return redistribute(r, p, op);
+            case Kind::copy:
             case Kind::move: same(r, p.inputs(op)[0], p.outputs(op)[0]); return true;
             case Kind::accumulate: accumulate(r, p.inputs(op)[0], p.inputs(op)[1], p.outputs(op)[0]); return true;
             case Kind::split: split(r, p, op); return true;
@@ -231,7 +238,7 @@ class Meaning {
             const auto part = [&](TensorId t) { return i < flat_[r][t].size() ? flat_[r][t][i] : Value{}; };
             Hash h(row(op.kind).name);
             h << value(r, in[2]) << a.clip << static_cast<std::uint64_t>(q.decays) << static_cast<std::uint64_t>(a.microbatches)
-              << static_cast<std::uint64_t>(a.loss_scale);
+              << static_cast<std::uint64_t>(a.loss_scale) << static_cast<std::uint64_t>(a.stale);
             for (std::size_t k = 0; k < in.size(); ++k)
                 if (k != 2) h << part(in[k]);
             record("the update of " + q.name, {h.value(), p.coordinate, static_cast<std::int32_t>(at_[r])});

@@ -162,6 +162,19 @@ void check_compression(const Config& c, Rules& rules) {
                             part, c.model.num_layers - 1, c.lora.on() ? ", each also with .lora" : ""));
 }
 
+void check_staleness(const Config& c, Rules& rules) {
+    if (c.comm.staleness == 0) return;
+    rules.expect({"comm.staleness", "sharding.zero_stage"}, c.sharding.zero_stage <= 1,
+                 format("found staleness 1 with zero_stage {}, allowed: 0 or 1, since from 2 on micro-batches are reduced one by one within the step",
+                        c.sharding.zero_stage));
+    rules.expect({"comm.staleness", "train.precision"}, c.train.precision != Precision::fp16,
+                 "found staleness 1 with precision fp16, allowed: fp32, bf16, since a stale gradient is of another loss scale");
+    rules.expect({"comm.staleness", "offload.gradients"}, c.offload.gradients == OffloadTo::none,
+                 "found staleness 1 with offloaded gradients, allowed: offload.gradients none");
+    rules.expect({"comm.staleness", "comm.compression.method"}, !c.compression.on(),
+                 format("found staleness 1 with compression {}, allowed: one of them", spelling(c.compression.method)));
+}
+
 void check_training(const Config& c, Rules& rules) {
     const OptimizerConfig& o = c.optimizer;
     rules.expect({"optimizer.min_lr", "optimizer.lr"}, o.min_lr <= o.lr,
@@ -239,6 +252,7 @@ void check(const Config& config, const Settings& settings, Problems& problems) {
     check_sharding(config, rules);
     check_offload(config, rules);
     check_compression(config, rules);
+    check_staleness(config, rules);
     check_training(config, rules);
     check_loss_scale(config, rules);
     check_data(config, settings, rules);

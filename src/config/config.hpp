@@ -99,6 +99,7 @@ struct CommConfig {
     bool check = false;                   // members compare what they are about to do before each collective
     bool overlap = true;
     std::int64_t watchdog = 300;          // seconds that the job may stand still; 0: for ever
+    int staleness = 0;                    // 1: an update uses the gradients of the step before
     bool operator==(const CommConfig&) const = default;
 };
 // Lossy gradients on the wire, section comm.compression (config/compression.hpp).

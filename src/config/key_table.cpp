@@ -135,7 +135,8 @@ void comm_keys(std::vector<Key>& k) {
                      "keep what was not sent, and add it to the next gradient: 4 bytes a parameter, and as many while a step runs"));
     k.push_back(row("comm.compression.exclude", KeyType::paths, "[embedding, head]", bind<p, &P::exclude>(),
                     "units that are sent whole: embedding, head, or parts of names, such as layers.3"));
-    k.push_back(fixed("comm.staleness", KeyType::integer, "0", "1: the update uses the previous step's gradients"));
+    k.push_back(integer("comm.staleness", "0", from(0, 1), bind<c, &M::staleness>(),
+                        "1: an update uses the gradients of the step before, whose sums travel while this step computes; the first updates nothing"));
     k.push_back(integer("comm.watchdog", "300", from(0, 1e9), bind<c, &M::watchdog>(),
                         "seconds that a job may stand still before it says who waits for whom, and stops; 0 = never"));
 }

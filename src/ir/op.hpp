@@ -19,7 +19,7 @@ enum class Kind : std::uint8_t {
     // compute
     matmul, matmul_gelu, add, sum, embedding, embedding_dw, norm, residual_norm, norm_dx, norm_dw, gelu, gelu_dx, swiglu, swiglu_dx,
     dropout, rotary, scale, attention, attention_dx, cast, logit_max, logit_sums, logit_sums_dx, token_loss, token_loss_dx,
-    count, reciprocal, scale_loss, accumulate, mean_loss, sum_squares, adamw, sgd, compress, decompress, retain,
+    count, reciprocal, scale_loss, accumulate, mean_loss, sum_squares, adamw, sgd, compress, decompress, retain, copy,
     // movement
     redistribute, send, recv, move,
     // input and storage
@@ -68,6 +68,7 @@ struct Attributes {
     Tier tier = Tier::device;       // move: the tier it goes to
     double clip = 0;                // update: clip the global norm at this; 0: never
     int loss_scale = 0;             // scale; update, of the gradient; compress, of the residual: by which power of the step's loss scale to multiply
+    bool stale = false;             // update: by the gradients of the step before, of which the first step has none
     Packing packing;                // compress, decompress
     AxisSet over;                   // compress, decompress: the ranks along these exchange packets
     friend bool operator==(const Attributes&, const Attributes&) = default;

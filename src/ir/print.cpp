@@ -30,6 +30,7 @@ std::string details(const Program& p, const Op& op) {
     if (a.clip > 0) say(fmt::format("clip {}", a.clip));
     if (a.loss_scale != 0) say(fmt::format("loss scale^{}", a.loss_scale));
     if (a.packing.method != PackingMethod::none) say(fmt::format("{} over {}", name_of(a.packing.method), a.over.text()));
+    if (a.stale) say("stale");
     if (op.adds) say("adds");
     if (op.until >= 0) say(fmt::format("until {}", op.until));
     return s.empty() ? s : s + "]";

@@ -11,8 +11,8 @@ namespace quadrille {
 namespace {
 
 struct StateNames { char letter; std::string_view name; };
-constexpr std::array<StateNames, 7> state_names = {
-    {{' ', "none"}, {'W', "weight"}, {'P', "master"}, {'M', "m"}, {'V', "v"}, {'R', "residual"}, {'G', "gradient"}}};
+constexpr std::array<StateNames, 8> state_names = {
+    {{' ', "none"}, {'W', "weight"}, {'P', "master"}, {'M', "m"}, {'V', "v"}, {'R', "residual"}, {'S', "stale"}, {'G', "gradient"}}};
 
 }  // namespace
 

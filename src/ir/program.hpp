@@ -19,8 +19,9 @@ struct Tensor {
 };
 
 // What a buffer holds of a unit's training state: its weights as the ops read them, their fp32 masters, AdamW's moments, what compressed
-// gradients have left unsent, or the sum of the step's gradients, which alone does not outlive the step.
-enum class StateKind : std::uint8_t { none, weight, master, m, v, residual, gradient };
+// gradients have left unsent, this rank's gradients of the step before where updates are stale, or the sum of the step's gradients, which alone does
+// not outlive the step.
+enum class StateKind : std::uint8_t { none, weight, master, m, v, residual, stale, gradient };
 std::string_view name_of(StateKind);
 
 // Storage. lay_out fills what it decides; the rest is known when the buffer is made.
@@ -113,8 +114,8 @@ class Program {
 
     // ---- building ----
     BufferId add_buffer(std::string_view name, std::int32_t microbatch, const TensorType&, bool persistent = false);
-    // The buffer of a unit's state (not of none), named "W.layers.0" and so on: W weights, P masters, M and V moments, R the residual, G the sum of
-    // gradients.
+    // The buffer of a unit's state (not of none), named "W.layers.0" and so on: W weights, P masters, M and V moments, R the residual, S the step
+    // before's gradients, G the sum of gradients.
     BufferId add_state(StateKind, std::int32_t unit, const TensorType&);
     // A tensor without an op: an input of the program, or state. In a buffer of its own unless `buffer` is given.
     TensorId declare(std::string_view name, const TensorType&, std::int32_t microbatch = -1, BufferId buffer = -1, std::int64_t offset = 0,

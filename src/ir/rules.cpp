@@ -94,6 +94,11 @@ Types update_rule(Tables& tables, const Op&, const Attributes& a, Inputs in) {
     return out;
 }
 
+Types copy_rule(Tables&, const Op&, const Attributes&, Inputs in) {
+    demand(in.size() == 1, "copy: one tensor");
+    return {in[0]};
+}
+
 Types move_rule(Tables&, const Op&, const Attributes& a, Inputs in) {
     demand(in.size() == 1, "move: one tensor");
     demand(in[0].tier != a.tier, fmt::format("move: from {} memory to {} memory", name_of(in[0].tier), name_of(a.tier)));

@@ -23,6 +23,7 @@ Types update_rule(Tables&, const Op&, const Attributes&, Inputs);      // weight
 Types compress_rule(Tables&, const Op&, const Attributes&, Inputs);     // gradient [, residual] -> packets [, what they leave unsent]
 Types decompress_rule(Tables&, const Op&, const Attributes&, Inputs);   // packets -> this rank's slice of the sum
 Types retain_rule(Tables&, const Op&, const Attributes&, Inputs);       // residual, what is unsent, norm -> residual', its squares
+Types copy_rule(Tables&, const Op&, const Attributes&, Inputs);         // the same tensor in other memory
 Types redistribute_rule(Tables&, const Op&, const Attributes&, Inputs);
 Types move_rule(Tables&, const Op&, const Attributes&, Inputs);        // the same tensor in another tier
 Types send_rule(Tables&, const Op&, const Attributes&, Inputs);

@@ -47,6 +47,7 @@ constexpr std::array<Row, kind_count> table = {{
     {.name = "compress",      .rule = compress_rule},
     {.name = "decompress",    .rule = decompress_rule},
     {.name = "retain",        .rule = retain_rule},
+    {.name = "copy",          .rule = copy_rule},
     {.name = "redistribute",  .rule = redistribute_rule},
     {.name = "send",          .rule = send_rule},
     {.name = "recv",          .rule = declared_rule},

@@ -19,7 +19,7 @@ StateBytes state_bytes(const Program& p) {
         if (b.state == StateKind::master) s.masters += b.bytes;
         if (b.state == StateKind::m || b.state == StateKind::v) s.moments += b.bytes;
         if (b.state == StateKind::residual) s.residuals += b.bytes;
-        if (b.state == StateKind::gradient) s.gradients += b.bytes;
+        if (b.state == StateKind::gradient || b.state == StateKind::stale) s.gradients += b.bytes;
     }
     return s;
 }
@@ -141,6 +141,7 @@ Plan make_plan(const Config& config, const Workspace& workspace, const Variation
     plan.recompute = recompute_plan(config, workspace, c, plan.hardware_flops);
     plan.homes = homes_text(config, grid);
     plan.compression = compression_text(config, c.programs);
+    plan.staleness = config.comm.staleness;
     plan.threads = config.device.threads;
     plan.schedule = spelling(config.pipeline.schedule);
     plan.microbatches = config.train.gradient_accumulation_steps;

@@ -40,6 +40,7 @@ struct Plan {
     double model_flops = 0, hardware_flops = 0;   // per step, whole job
     RecomputePlan recompute;
     std::string homes;                            // of the training state, in words
+    int staleness = 0;                            // of the gradients that updates use, in steps
     std::string compression;                      // of gradients, in words; empty: none is compressed
     int threads = 1;                              // device.threads, whose scratch the buffers book has; `train` may resolve auto to another number
     std::string schedule;

@@ -112,6 +112,9 @@ std::string text(const Plan& plan) {
     ledger_lines(plan, s);
     s += "  " + states_line(plan);
     s += "wire per rank and step (of each program's first rank)\n" + bytes_lines(plan, &ProgramPlan::wire);
+    if (plan.staleness > 0)
+        s += "staleness   1: an update uses the gradients of the step before, whose sums travel while this step computes; the first updates "
+             "nothing\n";
     if (!plan.compression.empty())
         s += fmt::format("compression {}\n  without it the wire would carry\n{}"
                          "  the programs are proved under the assumption `lossy`: packets are taken for the gradients that they were made of\n",

@@ -57,7 +57,10 @@ struct UpdatePlan {
     const double* norm2 = nullptr;
     double clip = 0;
     int loss_scale = 0;  // the power of it that the gradient is multiplied by
+    bool stale = false;
 
+    // A gradient that is not finite does not count, nor one of no step.
+    bool counts(const StepInputs& step) const { return std::isfinite(*norm2) && !(stale && step.step == 0); }
     double gradient_factor(const StepInputs& step) const { return scaled(clip_factor(*norm2, clip), step, loss_scale); }
 };
 
@@ -89,6 +92,7 @@ UpdatePlan update_plan(const Call& c) {
     u.norm2 = reinterpret_cast<const double*>(c.in[2]);
     u.clip = c.attributes().clip;
     u.loss_scale = c.attributes().loss_scale;
+    u.stale = c.attributes().stale;
     return u;
 }
 
@@ -96,12 +100,12 @@ Kernel bind_update(const Call& c) {
     const UpdatePlan u = update_plan(c);
     if (c.op.kind == Kind::sgd)
         return [u](const StepInputs& step) {
-            if (!std::isfinite(*u.norm2)) return;
+            if (!u.counts(step)) return;
             const double factor = u.gradient_factor(step);
             for (std::size_t i = 0; i < u.slices.size(); ++i) sgd(u.slices[i], {step.lr, u.decays[i] ? step.weight_decay : 0.0, factor});
         };
     return [u](const StepInputs& step) {
-        if (!std::isfinite(*u.norm2)) return;
+        if (!u.counts(step)) return;
         const auto number = static_cast<double>(step.update + 1);
         AdamW a;
         a.lr = step.lr;

@@ -196,6 +196,8 @@ Kernel bind_kernel(const Call& c) {
         case Kind::logit_max: case Kind::logit_sums: case Kind::logit_sums_dx: return bind_logits(c);
         case Kind::token_loss: case Kind::token_loss_dx: return bind_token_loss(c);
         case Kind::count: return bind_count(c);
+        case Kind::copy:
+            return [x = c.in[0], y = c.out[0], t = c.in_tensor(0).dtype, n = c.in_count(0)](const StepInputs&) { cast(x, t, y, t, n); };
         case Kind::zero: return [y = c.out[0], bytes = c.out_count(0) * bytes_of(c.out_tensor(0).dtype)](const StepInputs&) { zero(y, bytes); };
         case Kind::reciprocal:  // of no tokens: 0, so that a batch that counts none has loss and gradients 0
             return [x = as<double>(c.in[0]), y = as<double>(c.out[0])](const StepInputs&) { *y = *x == 0.0 ? 0.0 : 1.0 / *x; };

@@ -50,7 +50,7 @@ struct StepResult {
     double loss = 0, grad_norm = 0, clip_factor = 1;
     double residual2 = 0;                      // this rank's own: the squares of its residuals after the step
     std::int64_t tokens = 0;
-    bool updated = false;                      // false: no update in the program, or none was made since the norm is not finite
+    bool updated = false;                      // false: no update in the program, or none was made: the norm is not finite, or is of no step
     double seconds = 0;                        // wall time of this step on this rank = the sum of `time`
     Times time{};
     std::vector<std::int64_t> sent_bytes;      // by wire axes, as ExecutorOptions names them

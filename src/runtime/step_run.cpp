@@ -97,8 +97,8 @@ StepResult StepRun::finish(World& world, int loss_rank) {
     result_.tokens = std::llround(scalars_.tokens);
     if (tasks_.program().norm >= 0) {
         result_.grad_norm = std::sqrt(scalars_.norm2);
-        result_.updated = std::isfinite(scalars_.norm2);
-        if (result_.updated) result_.clip_factor = clip_factor(scalars_.norm2, tasks_.clip());
+        result_.updated = std::isfinite(scalars_.norm2) && !(tasks_.stale() && inputs_.step == 0);
+        if (std::isfinite(scalars_.norm2)) result_.clip_factor = clip_factor(scalars_.norm2, tasks_.clip());
     }
     result_.residual2 = scalars_.residual2;
     result_.memory = tasks_.memory();

@@ -76,7 +76,10 @@ void Tasks::bind(std::int32_t i, Engine& engine) {
         task.kernel = bind_kernel(call);
         task.category = category_of(op.kind);
         if (task.kernel) task.does = Task::Does::compute;
-        if (op.kind == Kind::adamw || op.kind == Kind::sgd) clip_ = program_.attributes(op).clip;
+        if (op.kind == Kind::adamw || op.kind == Kind::sgd) {
+            clip_ = program_.attributes(op).clip;
+            stale_ = program_.attributes(op).stale;
+        }
     }
     if (op.kind == Kind::retain) {
         task.scalar = &StepScalars::residual2;

@@ -47,7 +47,8 @@ class Tasks {
     std::size_t moves() const { return moves_; }
     bool between_tiers() const;  // whether there are such moves
     std::size_t accounts() const { return options_.wire_axes.size(); }
-    double clip() const { return clip_; }  // of the program's updates
+    double clip() const { return clip_; }  // of the program's updates, as is
+    bool stale() const { return stale_; }
     std::int64_t origin(std::int32_t op) const { return packed(Origin{options_.number, op, {}}); }
     // Debug: what was used for the last time before this op becomes NaN.
     void poison_before(std::int32_t op) const;
@@ -73,6 +74,7 @@ class Tasks {
     std::vector<std::vector<BufferId>> dying_;  // by the op before which it is dead; filled for poisoning only
     std::size_t moves_ = 0;
     double clip_ = 0;
+    bool stale_ = false;
 };
 
 }  // namespace quadrille

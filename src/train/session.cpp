@@ -156,6 +156,9 @@ void Session::describe(const Arguments& arguments) {
     record.model_flops = model_flops(config);
     record.hardware_flops = hardware_flops(training, grid);
     for (const std::string& line : data.description) notes.push_back(line);
+    if (config.comm.staleness > 0)
+        notes.push_back("comm.staleness 1: an update uses the gradients of the step before, and so does the norm that is told; the first updates "
+                        "nothing");
     for (const std::string& line : data.warnings) warnings.push_back(line);
 }
 

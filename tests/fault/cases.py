@@ -76,7 +76,7 @@ CASES = {
     ],
     "build": [
         *[refused(change, 1, change, "not in this build", change.split("=")[0].split(".")[-1])
-          for change in ("comm.staleness=1", "device.backend=cuda", "train.deterministic=grid", "checkpoint.interval=5")],
+          for change in ("device.backend=cuda", "train.deterministic=grid", "checkpoint.interval=5")],
     ],
     "memory": [
         Case("67 over budget", 2, "device.memory_limit=1MiB", NO_MEMORY, (r"MiB|bytes",)),

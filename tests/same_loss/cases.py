@@ -409,6 +409,15 @@ GROUPS = {
                            "offload.optimizer=nvme offload.parameters=nvme offload.gradients=cpu offload.activations=nvme")),
         *bits("gpt", f"dp2 zero1 {packed('topk', 'error_feedback=false')}", "offload.optimizer=cpu", "offload.gradients=cpu"),
     ],
+    "stale": [  # the serial run with the same staleness
+        *(Case("gpt", f"{split} comm.staleness=1", "comm.staleness=1") for split in (
+            "dp2", "dp4 zero1", "dp4 shard2", "sp2", "dp2 tp2", "pp2", "dp2 pp2 zero-bubble zero1", "micro2")),
+        *(Case("untied", f"{split} comm.staleness=1", "comm.staleness=1") for split in ("dp2 pp2", "dp2 zero1 offload.optimizer=cpu")),
+        *bits("llama", "dp2 comm.staleness=1", "zero1"),
+        *bits("llama", "dp4 shard2 comm.staleness=1", "zero1"),
+        *bits("gpt", "dp2 comm.staleness=1", "comm.overlap=false", "comm.bucket_size=1", "comm.bucket_size=4000", "comm.max_count=1000", "full",
+              "offload.optimizer=nvme offload.parameters=nvme offload.activations=cpu"),
+    ],
     "compression-loss": [  # largest seen: below 0.0005 twice, then 0.023, 0.20, 0.31 and 0.054
         near("gpt", "dp4", "bf16", band=2e-3),
         near("gpt", "dp4", "fp16", band=2e-3),

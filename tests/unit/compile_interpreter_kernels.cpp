@@ -255,14 +255,15 @@ void update(KernelCall& c) {
     const Settings& s = c.settings;
     const double norm = std::sqrt(c.in[2].x[0]), clip = c.attributes().clip,
                  factor = clip > 0 && norm > clip ? clip / (norm + 1e-6) : 1.0;
-    const std::size_t moments = c.op.kind == Kind::adamw ? 2 : 0, masters = c.in.size() - 3 - moments, count = c.step + 1;
+    const std::size_t moments = c.op.kind == Kind::adamw ? 2 : 0, masters = c.in.size() - 3 - moments, stale = c.attributes().stale ? 1 : 0,
+                      count = static_cast<std::size_t>(c.step) + 1 - stale;
     for (std::size_t i = 0; i < c.in[0].x.size(); ++i) {
         const Parameter* p = parameter_of(c, c.in[0].index[0][i]);
         const double g = c.in[1].x[i] * factor * std::pow(s.loss_scale, c.attributes().loss_scale);
         const double w = c.in[masters ? 3 : 0].x[i], decay = p && p->decays ? s.weight_decay : 0.0;
         double step = g;
         for (std::size_t k = 0; k < c.out.size(); ++k) c.out[k].x[i] = c.in[k ? k + 2 : 0].x[i];
-        if (!p) continue;  // the padding is left as it is
+        if (!p || count == 0) continue;  // the padding is left as it is, and by gradients of no step all is
         if (moments) {
             double& m = c.out[1 + masters].x[i];
             double& v = c.out[2 + masters].x[i];
@@ -330,6 +331,7 @@ double loaded(const KernelCall& c, Input input, std::int64_t sample, std::int64_
 
 void compute(KernelCall& c) {
     switch (c.op.kind) {
+        case Kind::copy:
         case Kind::move: c.out[0].x = c.in[0].x; return;
         case Kind::matmul:
         case Kind::matmul_gelu: return matmul(c);

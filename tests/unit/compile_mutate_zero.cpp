@@ -30,6 +30,8 @@ TEST_CASE("training state cut over dp and sp") {
     Config adapters = cut(on_grid(wide(small_gpt(4)), 2, 2, 2, 1), 2, 2);
     adapters.tensor.sequence_parallel = true;
     adapters.lora = {2, 6, {"attention", "layers.3"}};
+    Config stale = cut(on_grid(wide(small_gpt()), 2, 1, 1, 1), 1, 2);
+    stale.comm.staleness = 1;
     break_and_judge("zero",
                     {{"stage 1, dp 4 as 2 x 2, tied", hybrid},
                      {"stage 2, dp 2 sp 2, fp16", half},
@@ -37,5 +39,6 @@ TEST_CASE("training state cut over dp and sp") {
                      {"stage 3, pp 2 dp 2, interleaved, tied", interleaved},
                      {"stage 3, tp 2 sp 3, full recompute, dropout", remade},
                      {"stage 3, pp 2 dp 2, zero-bubble, kept, tied", kept},
-                     {"stage 2, pp 2 tp 2 dp 2, adapters", adapters}});
+                     {"stage 2, pp 2 tp 2 dp 2, adapters", adapters},
+                     {"stage 1, dp 2, stale", stale}});
 }

@@ -38,6 +38,15 @@ TEST_CASE_FIXTURE(ConfigFixture, "what compression is refused") {
     CHECK(refusal("model: {lora: {rank: 8}}\ncomm: {compression: {method: bf16, exclude: [lora, layers.11.lora]}}\n").empty());
 }
 
+TEST_CASE_FIXTURE(ConfigFixture, "staleness: 0 or 1, and what it does not go with") {
+    CHECK(load("comm: {staleness: 1}\n").comm.staleness == 1);
+    check_has(refusal("comm: {staleness: 2}\n"), "comm.staleness: found '2'");
+    check_has(refusal("comm: {staleness: 1}\nsharding: {zero_stage: 2}\n"), "found staleness 1 with zero_stage 2, allowed: 0 or 1");
+    check_has(refusal("comm: {staleness: 1}\ntrain: {precision: fp16}\n"), "found staleness 1 with precision fp16");
+    check_has(refusal("comm: {staleness: 1}\noffload: {gradients: cpu}\n"), "found staleness 1 with offloaded gradients");
+    check_has(refusal("comm: {staleness: 1, compression: {method: topk}}\n"), "found staleness 1 with compression topk, allowed: one of them");
+}
+
 TEST_CASE_FIXTURE(ConfigFixture, "a table with two uses is excluded with either") {
     CompressionConfig c;
     CHECK(sent_whole(c, "embedding"));

@@ -137,7 +137,6 @@ TEST_CASE_FIXTURE(ConfigFixture, "keys and values of later parts are refused as 
     CHECK(load("comm: {algorithm: native}\n").comm.algorithm == CollectiveAlgorithm::native);
     for (const char* text : {"comm: {backend: nccl}",
                              "comm: {bucket_size: auto}",
-                             "comm: {staleness: 1}",
                              "grid: {order: auto}",
                              "train: {deterministic: grid}",
                              "train: {time_limit: 60}",
