@@ -128,7 +128,9 @@ void comm_keys(std::vector<Key>& k) {
     k.push_back(flag("comm.overlap", "true", bind<c, &M::overlap>(), "issue moves early, so that they run beside the arithmetic"));
     constexpr auto p = &C::compression;
     using P = CompressionConfig;
-    k.push_back(choice<p, &P::method>("comm.compression.method", "lossy gradients between the ranks of dp; sums are fp32 and travel whole"));
+    k.push_back(choice<p, &P::method>("comm.compression.method",
+                                      "lossy gradients between the ranks that hold a parameter: dp·sp, or with shard_size the copies alone; sums are "
+                                      "fp32 and travel whole"));
     k.push_back(number("comm.compression.ratio", "0.01", above(0, 1), bind<p, &P::ratio>(), "topk: part of the elements that is sent, the largest"));
     k.push_back(integer("comm.compression.bits", "4", from(2, 8), bind<p, &P::bits>(), "qsgd: bits per element; with error feedback 3 or more"));
     k.push_back(flag("comm.compression.error_feedback", "true", bind<p, &P::error_feedback>(),

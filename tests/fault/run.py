@@ -149,7 +149,7 @@ def check_killed_in_first_interval(trainer):
     """A run that dies before its first log interval leaves a record: input, environment and plan, and no steps."""
     complaints, record = killed_run(trainer, ["output.log_interval=1000000"], lambda record: True)
     if record:
-        if len(record["steps/step"]) or record["time/seconds"].shape != (0, 2, 12):
+        if len(record["steps/step"]) or record["time/seconds"].shape != (0, 2, 13):
             complaints.append(f"the steps are {record['steps/step']}, their times {record['time/seconds'].shape}")
         if not (record["memory/predicted_peak"].sum(axis=(1, 2)) > 0).all() or not (record["wire/predicted"] > 0).any():
             complaints.append(f"the plan is missing: {record['memory/predicted_peak']}, {record['wire/predicted']}")

@@ -127,7 +127,7 @@ TEST_CASE("every dataset has a unit and a description, by HDF5's own interface")
     CHECK(H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &found) >= 0);
     H5Fclose(file);
     CHECK(found.bare.empty());
-    CHECK(found.paths.size() == 31);
+    CHECK(found.paths.size() == 33);
     for (const char* path : {"/grid/coordinates", "/steps/data_hash", "/evaluation/seconds", "/time/seconds",
                              "/memory/measured_peak", "/wire/sent", "/copies/moved", "/flops/hardware"})
         CHECK(found.paths.contains(path));
