@@ -31,8 +31,9 @@ bool needs_place(MoveKind kind) {
 
 Algorithm algorithm_for(Algorithm of_group, const Move& move, int members, const MeasuredTimes& times) {
     if (members == 1 || !needs_place(move.kind)) return Algorithm::ring;
+    if (of_scalars(move)) return Algorithm::doubling;  // native too: what each member's clip factor hangs on must be the same bits on all
     if (of_group == Algorithm::native) return of_group;
-    if (of_scalars(move) || (of_group == Algorithm::ring && of_few_maxima(move))) return Algorithm::doubling;
+    if (of_group == Algorithm::ring && of_few_maxima(move)) return Algorithm::doubling;
     // A member knows only its own part of an all_to_all, so it cannot tell in how many rounds the others pass it on.
     if (move.kind == MoveKind::all_to_all) return Algorithm::ring;
     return of_group == Algorithm::automatic ? times.fastest(move.kind, members, whole_bytes(move)) : of_group;

@@ -30,8 +30,8 @@ void Native::enter(const Operands& operands, const Channel& channel, MoveTimes& 
 }
 
 void Native::choose_form() {
-    most_ = channel_->max_count > 0 ? channel_->max_count : largest_int;
-    const std::size_t segments = move().segments.size();
+    most_ = std::max<std::int64_t>(1, call_bytes / o_->element_bytes);
+    if (channel_->max_count > 0) most_ = std::min(most_, channel_->max_count);
     if (move().kind == MoveKind::all_reduce) {
         form_ = Form::chunks;
         for (const Segment& s : move().segments) calls_ += ceil_div(s.count, most_);
@@ -42,11 +42,10 @@ void Native::choose_form() {
         calls_ = 1;
         return;
     }
-    bool ordered = true;
-    for (std::size_t k = 0; k < segments; ++k) ordered = ordered && in_order(k, nullptr);
-    if (ordered) {
-        form_ = Form::segments;
-        calls_ = static_cast<std::int64_t>(segments);
+    if (move().kind == MoveKind::all_gather && stretches()) {
+        form_ = Form::places;
+        portion_ = std::max<std::int64_t>(1, most_ / o_->members);
+        for (std::size_t k = 0; k < move().segments.size(); ++k) calls_ += portions(k);
         return;
     }
     form_ = Form::rounds;
@@ -57,25 +56,23 @@ void Native::choose_form() {
     for (int k = 0; k < window; ++k) call_[static_cast<std::size_t>(k)].staging = channel_->staging.data() + k * place;
 }
 
-// Whether the segment's slices are its elements one after another, and few enough for one call; and how many each is.
-bool Native::in_order(std::size_t segment, std::vector<int>* counts) const {
-    const std::vector<Slice>& given = move().kind == MoveKind::reduce_scatter ? move().in_slices : move().out_slices;
-    const std::int64_t count = move().segments[segment].count;
-    std::int64_t end = 0;
-    if (count > most_) return false;
-    if (counts != nullptr) counts->clear();
-    for (int i = 0; i < o_->members; ++i) {
-        Extent e = equal_cut(count, o_->members, i);
-        if (!given.empty()) {
-            const Slice& slice = given[segment * static_cast<std::size_t>(o_->members) + static_cast<std::size_t>(i)];
-            if (slice.size() > 1) return false;
-            e = slice.empty() ? Extent{end, 0} : slice[0];
-        }
-        if (e.count > 0 && e.offset != end) return false;
-        end += e.count;
-        if (counts != nullptr) counts->push_back(static_cast<int>(e.count));
-    }
-    return end == count;
+// all_gather: the member's slice of a segment, if it is one piece.
+Extent Native::stretch(std::size_t segment, int member) const {
+    if (move().out_slices.empty()) return equal_cut(move().segments[segment].count, o_->members, member);
+    const Slice& slice = move().out_slices[segment * static_cast<std::size_t>(o_->members) + static_cast<std::size_t>(member)];
+    return slice.empty() ? Extent{} : slice[0];
+}
+
+// Whether all slices are single pieces at places that an int counts.
+bool Native::stretches() const {
+    return std::all_of(move().out_slices.begin(), move().out_slices.end(), [](const Slice& s) { return s.size() <= 1; }) &&
+           std::all_of(move().segments.begin(), move().segments.end(), [](const Segment& s) { return s.count <= largest_int; });
+}
+
+std::int64_t Native::portions(std::size_t segment) const {
+    std::int64_t longest = 0;
+    for (int i = 0; i < o_->members; ++i) longest = std::max(longest, stretch(segment, i).count);
+    return ceil_div(longest, portion_);
 }
 
 bool Native::advance() {
@@ -101,7 +98,7 @@ void Native::post(int place) {
     call.index = posted_++;
     switch (form_) {
         case Form::chunks: post_chunk(request); break;
-        case Form::segments: post_segment(call, request); break;
+        case Form::places: post_places(call, request); break;
         case Form::rounds: post_round(call, request); break;
         case Form::types: post_types(call, request); break;
     }
@@ -115,25 +112,32 @@ void Native::post_chunk(MPI_Request& request) {
     }
     const Segment& s = move().segments[segment_];
     const std::int64_t count = std::min(most_, s.count - offset_), skip = offset_ * o_->element_bytes;
-    const void* in = s.in == s.out ? MPI_IN_PLACE : at(s.in, skip);
+    const void* in = s.in == s.out ? MPI_IN_PLACE : at(s.in, skip);  // on all members alike, as in post_places
     offset_ += count;
     mpi_check(MPI_Iallreduce(in, at(s.out, skip), static_cast<int>(count), channel_->types->type(move().dtype),
                              channel_->types->op(move().op, move().dtype), channel_->collectives, &request));
 }
 
-void Native::post_segment(Call& call, MPI_Request& request) {
-    const Segment& s = move().segments[static_cast<std::size_t>(call.index)];
-    const MPI_Datatype type = channel_->types->type(move().dtype);
-    const auto me = static_cast<std::size_t>(o_->me);
-    in_order(static_cast<std::size_t>(call.index), &call.counts);
-    if (move().kind == MoveKind::reduce_scatter) {
-        const MPI_Op op = channel_->types->op(move().op, move().dtype);
-        return mpi_check(MPI_Ireduce_scatter(s.in, s.out, call.counts.data(), type, op, channel_->collectives, &request));
+// What this member gives stands in its place already, or not, on all members alike: their programs place it by one rule.
+void Native::post_places(Call& call, MPI_Request& request) {
+    while (offset_ >= portions(segment_) * portion_) {
+        ++segment_;
+        offset_ = 0;
     }
-    call.places.assign(1, 0);
-    for (std::size_t i = 0; i + 1 < call.counts.size(); ++i) call.places.push_back(call.places[i] + call.counts[i]);
-    const bool stands = s.in == at(s.out, call.places[me] * o_->element_bytes);
-    mpi_check(MPI_Iallgatherv(stands ? MPI_IN_PLACE : s.in, call.counts[me], type, s.out, call.counts.data(), call.places.data(), type,
+    const Segment& s = move().segments[segment_];
+    const MPI_Datatype type = channel_->types->type(move().dtype);
+    call.counts.clear();
+    call.places.clear();
+    for (int i = 0; i < o_->members; ++i) {
+        const Extent e = stretch(segment_, i);
+        call.counts.push_back(static_cast<int>(std::clamp<std::int64_t>(e.count - offset_, 0, portion_)));
+        call.places.push_back(static_cast<int>(e.offset + std::min(offset_, e.count)));
+    }
+    const auto me = static_cast<std::size_t>(o_->me);
+    const std::byte* own = at(s.in, std::min(offset_, stretch(segment_, o_->me).count) * o_->element_bytes);
+    const bool stands = own == at(s.out, call.places[me] * o_->element_bytes);
+    offset_ += portion_;
+    mpi_check(MPI_Iallgatherv(stands ? MPI_IN_PLACE : own, call.counts[me], type, s.out, call.counts.data(), call.places.data(), type,
                               channel_->collectives, &request));
 }
 

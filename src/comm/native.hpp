@@ -1,11 +1,15 @@
-// A collective carried by the MPI library's own nonblocking collectives, in calls of counts that an int holds.
+// A collective carried by the MPI library's own nonblocking collectives, in calls of so few bytes that the watchdog sees them end, and that what the
+// library takes for its sums stays small (an all_to_all is one call, whatever its size: a member does not know the others' counts).
 //
 // All members make the same calls in the same order, on a communicator that no other move uses meanwhile. Buffers go as they are where
-// the library can take them so; slices that do not lie one after another are packed, a portion of each per call. The library decides
-// in which order it sums, so bits may depend on the count; the bytes are those of the ring's formula, since nobody sees the true ones.
+// the library can take them so. A reduce_scatter is packed, a portion of each slice per call: its result may lie in its input, where
+// MPI forbids it. The library decides in which order it sums, so bits may depend on the count; the bytes are those of the ring's formula,
+// since nobody sees the true ones.
 #pragma once
 #include <array>
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "comm/carrier.hpp"
@@ -25,7 +29,7 @@ class NativeTypes {
 
   private:
     MPI_Datatype half_ = MPI_DATATYPE_NULL;  // two bytes: bf16, f16
-    std::array<std::array<MPI_Op, 2>, 2> half_ops_{};  // [bf16, f16][ReduceOp]
+    std::map<std::pair<ReduceOp, DType>, MPI_Op> ops_;  // that the library has not, or has with another meaning
 };
 
 class Native final : public Carrier {
@@ -35,12 +39,13 @@ class Native final : public Carrier {
     bool finished() const override { return done_ == calls_; }
 
   private:
-    static constexpr int window = 2;  // calls in flight
+    static constexpr int window = 2;                               // calls in flight
+    static constexpr std::int64_t call_bytes = std::int64_t{32} << 20;  // of the whole buffer
     enum class Form {
-        chunks,    // all_reduce: stretches of the segments
-        segments,  // one call each: its slices lie one after another
-        rounds,    // a portion of every slice, packed
-        types,     // all_to_all: one call, whose types say where the slices lie
+        chunks,  // all_reduce: stretches of the segments
+        places,  // all_gather: a portion of every slice of a segment, to where it stands
+        rounds,  // reduce_scatter, and an all_gather of slices in several pieces: a portion of every slice of all segments, packed
+        types,   // all_to_all: one call, whose types say where the slices lie
     };
     struct Call {  // what the library reads until it has ended
         std::int64_t index = -1;
@@ -51,10 +56,12 @@ class Native final : public Carrier {
 
     const Move& move() const { return *o_->move; }
     void choose_form();
-    bool in_order(std::size_t segment, std::vector<int>* counts) const;
+    Extent stretch(std::size_t segment, int member) const;
+    bool stretches() const;
+    std::int64_t portions(std::size_t segment) const;
     void post(int place);
     void post_chunk(MPI_Request& request);
-    void post_segment(Call& call, MPI_Request& request);
+    void post_places(Call& call, MPI_Request& request);
     void post_round(Call& call, MPI_Request& request);
     void post_types(Call& call, MPI_Request& request);
     void complete(Call& call);
@@ -64,9 +71,9 @@ class Native final : public Carrier {
     const Channel* channel_ = nullptr;
     Form form_ = Form::chunks;
     std::int64_t most_ = 0;     // elements in one call
-    std::int64_t portion_ = 0;  // rounds: elements of a slice
+    std::int64_t portion_ = 0;  // places, rounds: elements of a slice
     std::int64_t calls_ = 0, posted_ = 0, done_ = 0;
-    std::size_t segment_ = 0;  // chunks: where the next one begins
+    std::size_t segment_ = 0;  // chunks, places: where the next call begins, in elements of the segment or of each of its slices
     std::int64_t offset_ = 0;
 
     std::array<Call, window> call_;

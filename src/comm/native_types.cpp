@@ -7,16 +7,15 @@ namespace quadrille {
 namespace {
 
 template <ReduceOp op, DType dtype>
-void combine_halves(void* in, void* inout, int* count, MPI_Datatype*) {
+void combine_as_we_do(void* in, void* inout, int* count, MPI_Datatype*) {
     combine(op, dtype, inout, in, inout, *count);
 }
 
-template <DType dtype>
-std::array<MPI_Op, 2> make_ops() {
-    std::array<MPI_Op, 2> ops{};
-    mpi_check(MPI_Op_create(combine_halves<ReduceOp::sum, dtype>, 1, &ops[static_cast<std::size_t>(ReduceOp::sum)]));
-    mpi_check(MPI_Op_create(combine_halves<ReduceOp::max, dtype>, 1, &ops[static_cast<std::size_t>(ReduceOp::max)]));
-    return ops;
+template <ReduceOp op, DType dtype>
+MPI_Op make_op() {
+    MPI_Op made = MPI_OP_NULL;
+    mpi_check(MPI_Op_create(combine_as_we_do<op, dtype>, 1, &made));
+    return made;
 }
 
 }  // namespace
@@ -24,12 +23,17 @@ std::array<MPI_Op, 2> make_ops() {
 NativeTypes::NativeTypes() {
     mpi_check(MPI_Type_contiguous(2, MPI_BYTE, &half_));
     mpi_check(MPI_Type_commit(&half_));
-    half_ops_ = {make_ops<DType::bf16>(), make_ops<DType::f16>()};
+    ops_[{ReduceOp::sum, DType::bf16}] = make_op<ReduceOp::sum, DType::bf16>();
+    ops_[{ReduceOp::sum, DType::f16}] = make_op<ReduceOp::sum, DType::f16>();
+    ops_[{ReduceOp::max, DType::bf16}] = make_op<ReduceOp::max, DType::bf16>();
+    ops_[{ReduceOp::max, DType::f16}] = make_op<ReduceOp::max, DType::f16>();
+    // MPI_MAX may lose a NaN, which ours keeps.
+    ops_[{ReduceOp::max, DType::f32}] = make_op<ReduceOp::max, DType::f32>();
+    ops_[{ReduceOp::max, DType::f64}] = make_op<ReduceOp::max, DType::f64>();
 }
 
 NativeTypes::~NativeTypes() {
-    for (auto& ops : half_ops_)
-        for (MPI_Op& op : ops) MPI_Op_free(&op);
+    for (auto& [of, op] : ops_) MPI_Op_free(&op);
     MPI_Type_free(&half_);
 }
 
@@ -46,7 +50,8 @@ MPI_Datatype NativeTypes::type(DType dtype) const {
 }
 
 MPI_Op NativeTypes::op(ReduceOp op, DType dtype) const {
-    if (dtype == DType::bf16 || dtype == DType::f16) return half_ops_[dtype == DType::f16][static_cast<std::size_t>(op)];
+    const auto own = ops_.find({op, dtype});
+    if (own != ops_.end()) return own->second;
     return op == ReduceOp::sum ? MPI_SUM : MPI_MAX;
 }
 

@@ -68,7 +68,7 @@ void make_case(Case& c, std::uint64_t seed, int n_case, const std::vector<int>& 
         for (std::size_t k = 0; k < counts.size(); ++k) counts[k] = size(10 + k);
         switch (c.move.kind) {
             case MoveKind::all_reduce: return maker.all_reduce(c, op, counts, pick(key, 6, 2) == 0);
-            case MoveKind::reduce_scatter: return maker.reduce_scatter(c, op, size(7), cut(8));
+            case MoveKind::reduce_scatter: return maker.reduce_scatter(c, op, size(7), cut(8), pick(key, 6, 2) == 0);
             case MoveKind::all_gather: return maker.all_gather(c, size(7), cut(8), pick(key, 6, 2) == 0);
             case MoveKind::all_to_all: return maker.all_to_all(c, size(7), cut(8), cut(9));
             default: return maker.ring_shift(c, counts);
@@ -142,7 +142,8 @@ void run_every(Algorithm algorithm) {
                     for (const bool in_place : {false, true})
                         run(MoveKind::all_reduce, [&](Case& c) { maker.all_reduce(c, op, {count}, in_place); });
                 for (const Cut cut : {Cut::equal, Cut::contiguous, Cut::strided, Cut::zigzag, Cut::lopsided}) {
-                    run(MoveKind::reduce_scatter, [&](Case& c) { maker.reduce_scatter(c, ReduceOp::sum, count, cut); });
+                    for (const bool in_place : {false, true})
+                        run(MoveKind::reduce_scatter, [&](Case& c) { maker.reduce_scatter(c, ReduceOp::sum, count, cut, in_place); });
                     run(MoveKind::all_gather, [&](Case& c) { maker.all_gather(c, count, cut, true); });
                     run(MoveKind::all_to_all, [&](Case& c) { maker.all_to_all(c, count, cut, Cut::zigzag); });
                 }

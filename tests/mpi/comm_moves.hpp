@@ -149,16 +149,22 @@ struct Maker {
         }
     }
 
-    void reduce_scatter(Case& c, ReduceOp op, std::int64_t count, Cut cut) const {
+    // In place: into the member's own slice of the whole, as ZeRO's first stage does.
+    void reduce_scatter(Case& c, ReduceOp op, std::int64_t count, Cut cut, bool in_place) const {
         c.move.op = op;
         const std::vector<Slice> slices = cut_slices(cut, count, n(), seed);
         std::vector<T> sums;
         for (const Extent& e : slices[static_cast<std::size_t>(me)])
             for (std::int64_t i = e.offset; i < e.offset + e.count; ++i) sums.push_back(sum(op, me, i));
+        in_place = in_place && (cut == Cut::equal || cut == Cut::contiguous);
         const std::vector<T> mine = filled(count, me);
-        put(c, mine, mine);
-        put(c, blank(static_cast<std::int64_t>(sums.size())), sums);
-        c.move.segments = {{buffer_at(c, 0), buffer_at(c, 1), count}};
+        const Extent own = equal_cut(count, n(), me);
+        std::vector<T> then = mine;
+        if (in_place) std::copy(sums.begin(), sums.end(), then.begin() + own.offset);
+        put(c, mine, then);
+        put(c, blank(static_cast<std::int64_t>(sums.size())), in_place ? blank(static_cast<std::int64_t>(sums.size())) : sums);
+        void* out = in_place ? static_cast<T*>(buffer_at(c, 0)) + own.offset : buffer_at(c, 1);
+        c.move.segments = {{buffer_at(c, 0), out, count}};
         if (cut != Cut::equal) c.move.in_slices = slices;
     }
 

@@ -257,6 +257,7 @@ GROUPS = {
                                    ("bf16", "dp2 pp2")) for case in instead(name, split, "comm.algorithm=ring", "comm.algorithm=shared")),
         *bits("gpt", "dp4 comm.algorithm=hierarchical grid.pretend_nodes=2", "comm.bucket_size=4000", "comm.max_count=1000", "comm.overlap=false"),
         *stages("gpt", "dp4 comm.algorithm=hierarchical grid.pretend_nodes=2"),
+        *close("gpt", "dp4 zero1 comm.algorithm=native", "dp4 shard2 comm.algorithm=native"),  # reduced in place, which MPI forbids its own
         *close("gpt", "dp4 comm.algorithm=native", "dp2 tp2 megatron-sp comm.algorithm=native", "dp4 zero3 comm.algorithm=native",
                "dp8 comm.algorithm=hierarchical grid.pretend_nodes=2", "dp2 tp2 comm.algorithm=hierarchical grid.pretend_nodes=2"),
         *close("llama", "sp2 ulysses comm.algorithm=native", "dp4 zero2 comm.algorithm=native comm.max_count=1000"),

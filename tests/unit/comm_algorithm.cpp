@@ -16,7 +16,7 @@ Move reduction(ReduceOp op, std::initializer_list<std::int64_t> counts) {
     return m;
 }
 
-constexpr Algorithm given[] = {Algorithm::ring, Algorithm::shared, Algorithm::hierarchical};
+constexpr Algorithm given[] = {Algorithm::ring, Algorithm::shared, Algorithm::hierarchical, Algorithm::native};
 
 Algorithm chosen(Algorithm of_group, const Move& move, int members) { return algorithm_for(of_group, move, members, {}); }
 
@@ -32,7 +32,7 @@ TEST_CASE("sums of scalars go by recursive doubling whatever the group has, othe
         CHECK(chosen(of_group, reduction(ReduceOp::sum, {1}), 1) == Algorithm::ring);
     }
     CHECK(chosen(Algorithm::ring, reduction(ReduceOp::max, {1000}), 4) == Algorithm::doubling);
-    CHECK(chosen(Algorithm::native, reduction(ReduceOp::sum, {1}), 4) == Algorithm::native);
+    CHECK(chosen(Algorithm::native, reduction(ReduceOp::max, {2}), 4) == Algorithm::native);
 }
 
 TEST_CASE("what no algorithm of the group is made for goes by messages") {
