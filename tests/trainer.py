@@ -38,12 +38,15 @@ class Result:
 
 
 class Trainer:
-    """Runs of one binary in one scratch folder, with one compute thread a rank unless the input says otherwise."""
+    """Runs of one binary in one scratch folder, with one compute thread a rank unless the input says otherwise.
+
+    The user's measured times of collectives are left out.
+    """
 
     def __init__(self, binary, mpirun, folder):
         self.binary = pathlib.Path(binary).resolve()
         self.folder = pathlib.Path(folder)
-        self.environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({"MPIRUN": mpirun} if mpirun else {})
+        self.environment = os.environ | {"OMP_NUM_THREADS": "1", "QUADRILLE_COLLECTIVES": ""} | ({"MPIRUN": mpirun} if mpirun else {})
         self.prefix = []  # a command that runs the rest of its arguments under some condition
 
     def train(self, source, ranks, overrides=(), seconds=60, environment=()):

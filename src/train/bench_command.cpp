@@ -5,6 +5,7 @@
 #include "train/agree.hpp"
 #include "train/commands.hpp"
 #include "train/launcher.hpp"
+#include "train/machine.hpp"
 
 #include <omp.h>
 
@@ -36,11 +37,12 @@ void append(std::vector<Row>& rows, const std::vector<StorageRow>& more) {
 }
 
 std::string json(const std::vector<Row>& rows) {
+    const std::string machine = machine_name();
     std::string s = "[";
     for (const Row& r : rows) {
         s += fmt::format("{}\n{{\"name\": \"{}\", ", s.size() > 1 ? "," : "", r.name);
         s += r.algorithm.empty() ? fmt::format("\"precision\": \"{}\", ", r.precision) : fmt::format("\"algorithm\": \"{}\", ", r.algorithm);
-        s += fmt::format("\"ranks\": {}, ", r.ranks);
+        s += fmt::format("\"machine\": \"{}\", \"ranks\": {}, ", machine, r.ranks);
         s += r.algorithm.empty() ? fmt::format("\"shape\": \"{}\", ", r.shape) : fmt::format("\"bytes\": {}, ", r.bytes);
         s += fmt::format("\"seconds\": {:.9g}, \"rate\": {:.9g}, \"unit\": \"{}\"}}", r.seconds, r.rate, r.unit);
     }

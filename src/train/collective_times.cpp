@@ -2,6 +2,7 @@
 
 #include "config/yaml_reader.hpp"
 #include "train/agree.hpp"
+#include "train/machine.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -55,30 +56,52 @@ std::filesystem::path usual_place() {
     return {};
 }
 
-// The file's name and text, a line and the rest; empty where the usual place has none.
-std::string read_file() {
-    const char* named = std::getenv("QUADRILLE_COLLECTIVES");
-    const bool asked = named != nullptr && *named != '\0';
-    const std::filesystem::path path = asked ? std::filesystem::path(named) : usual_place();
-    std::error_code unknown;
-    if (path.empty() || (!asked && !std::filesystem::exists(path, unknown))) return {};
+// What rank 0 has to say to all: three parts, each behind its length.
+std::string packed(const std::string& note, const std::string& warning, const std::string& text) {
+    return fmt::format("{} {} {}{}{}", note.size(), warning.size(), note, warning, text);
+}
+
+std::string read_named(const std::filesystem::path& path) {
     std::ifstream file(path);
     std::ostringstream text;
     text << file.rdbuf();
     if (!file || text.str().empty()) throw Error(Exit::refused, fmt::format("the measured collectives, {}, cannot be read", path.string()));
-    parse_collective_times(text.str(), path.string());  // here, where a complaint is one and not one per rank
-    return path.string() + "\n" + text.str();
+    return text.str();
+}
+
+// Rank 0's part. A text that it returns is one that can be parsed: a complaint is one and not one per rank.
+std::string read_file() {
+    const char* named = std::getenv("QUADRILLE_COLLECTIVES");
+    const std::filesystem::path path = named != nullptr ? std::filesystem::path(named) : usual_place();
+    std::error_code unknown;
+    if (path.empty() || (named == nullptr && !std::filesystem::exists(path, unknown))) return packed("", "", "");
+    try {
+        const std::string text = read_named(path);
+        parse_collective_times(text, path.string(), named != nullptr ? "" : machine_name());
+        return packed(fmt::format("comm.algorithm: auto by the times in {}", path.string()), "", text);
+    } catch (const Error& e) {
+        if (named != nullptr) throw;
+        return packed("", fmt::format("{}; comm.algorithm: auto goes by its built-in rule", e.what()), "");
+    }
 }
 
 }  // namespace
 
-std::vector<MeasuredTime> parse_collective_times(const std::string& text, const std::string& source) {
+std::vector<MeasuredTime> parse_collective_times(const std::string& text, const std::string& source, const std::string& machine) {
     input::Problems problems(source, {});
     const input::NodePtr rows = input::read_yaml(text, 0, problems);
     problems.throw_if_any();
     std::vector<MeasuredTime> times;
-    for (const input::NodePtr& row : rows->items)
-        if (MeasuredTime t; read_row(*row, t)) times.push_back(t);
+    std::string elsewhere;
+    for (const input::NodePtr& row : rows->items) {
+        MeasuredTime t;
+        if (!read_row(*row, t)) continue;
+        const std::string measured_on = text_of(*row, "machine");
+        if (machine.empty() || measured_on == machine) times.push_back(t);
+        else elsewhere = measured_on.empty() ? "an unnamed machine" : measured_on;
+    }
+    if (times.empty() && !elsewhere.empty())
+        throw Error(Exit::refused, fmt::format("{}: measured on {}, and this is {}", source, elsewhere, machine));
     if (times.empty())
         throw Error(Exit::refused, fmt::format("{}: no row of all_reduce, reduce_scatter or all_gather by ring or shared; such a file is written by "
                                                "`quadrille bench collectives --json FILE`",
@@ -88,9 +111,15 @@ std::vector<MeasuredTime> parse_collective_times(const std::string& text, const 
 
 CollectiveTimes measured_collective_times(const World& world) {
     const std::string found = on_first_rank(world, read_file);
-    if (found.empty()) return {};
-    const std::string source = found.substr(0, found.find('\n'));
-    return {source, parse_collective_times(found.substr(source.size() + 1), source)};
+    std::istringstream in(found);
+    std::size_t note = 0, warning = 0;
+    in >> note >> warning;
+    const std::string rest = found.substr(static_cast<std::size_t>(in.tellg()) + 1);
+    CollectiveTimes measured;
+    measured.note = rest.substr(0, note);
+    measured.warning = rest.substr(note, warning);
+    if (!measured.note.empty()) measured.times = parse_collective_times(rest.substr(note + warning), "", "");
+    return measured;
 }
 
 }  // namespace quadrille

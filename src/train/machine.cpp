@@ -2,7 +2,9 @@
 
 #include "base/proc.hpp"
 
+#include <fmt/core.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -93,6 +95,18 @@ std::optional<ProcessLimit> process_limit(int threads) {
     consider(RLIMIT_AS, "VmSize:", stack_bytes + heap_bytes, "ulimit -v");
     consider(RLIMIT_DATA, "VmData:", stack_bytes, "ulimit -d");
     return least;
+}
+
+std::string machine_name() {
+    std::ifstream in("/proc/cpuinfo");
+    std::string line, model = "an unknown processor";
+    while (std::getline(in, line)) {
+        const std::size_t colon = line.find(": ");
+        if (!line.starts_with("model name") || colon == std::string::npos) continue;
+        model = line.substr(colon + 2);
+        break;
+    }
+    return fmt::format("{} x {}", sysconf(_SC_NPROCESSORS_ONLN), model);
 }
 
 std::int64_t process_peak() {

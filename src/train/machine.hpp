@@ -22,6 +22,9 @@ struct ProcessLimit {
 // By the process's own limits, less what `threads` threads still to be started will take; the tighter of the two. None where there is none.
 std::optional<ProcessLimit> process_limit(int threads);
 
+// The processor's name and how many of them are online: what two machines of a kind have alike.
+std::string machine_name();
+
 // Bytes: the most memory this process has had resident.
 std::int64_t process_peak();
 

@@ -252,8 +252,9 @@ std::string Session::line(int rank, const Origin& origin) const {
 void Session::choose_collectives(EngineOptions& engine, std::int64_t groups) {
     if (!shares_memory(engine.algorithm)) return;
     if (engine.algorithm == Algorithm::automatic) {
-        CollectiveTimes measured = measured_collective_times(world);
-        if (!measured.source.empty()) notes.push_back(fmt::format("comm.algorithm: auto by the times in {}", measured.source));
+        const CollectiveTimes measured = measured_collective_times(world);
+        if (!measured.note.empty()) notes.push_back(measured.note);
+        if (!measured.warning.empty()) warnings.push_back(measured.warning);
         engine.times = MeasuredTimes(measured.times);
     }
     const std::int64_t most = world.max(groups), needed = most * world.node_size() * Engine::staging_bytes(engine);
