@@ -47,8 +47,9 @@ class Record:
     books: list
     predicted_peak: numpy.ndarray  # [rank, tier, book]
     measured_peak: numpy.ndarray
-    reserved: numpy.ndarray  # [rank, tier] bytes of the arenas, and of nvme's file
+    reserved: numpy.ndarray  # [rank, tier] bytes of the arenas, of what collectives pass through, and of nvme's file
     huge_pages: numpy.ndarray  # [rank, tier] bytes of the arenas in huge pages; -1: the system does not tell
+    shared: numpy.ndarray  # [rank] bytes of other ranks' memory that the process maps
     process_peak: numpy.ndarray  # [rank]
     wire_axes: list
     wire_predicted: numpy.ndarray  # [rank, axis] per step
@@ -106,6 +107,7 @@ def load(path):
             measured_peak=f["memory/measured_peak"][()],
             reserved=f["memory/reserved"][()],
             huge_pages=f["memory/huge_pages"][()],
+            shared=f["memory/shared"][()],
             process_peak=f["memory/process_peak"][()],
             wire_axes=_names(f["wire/axes"]),
             wire_predicted=f["wire/predicted"][()],

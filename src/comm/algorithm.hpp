@@ -6,12 +6,12 @@
 namespace quadrille {
 
 enum class Algorithm {
-    automatic,  // ring or shared, whichever is faster for the move: the same bits
-    ring,    // messages round the ring, or directly where slices are small
-    doubling,  // recursive doubling, for scalars and small maxima; no group is given it
-    shared,  // memory that the ranks of a node share; the ring's sums, bit for bit
+    automatic,     // ring or shared, whichever is faster for the move: the same bits
+    ring,          // messages round the ring, or directly where slices are small
+    doubling,      // recursive doubling, for scalars and small maxima; no group is given it
+    shared,        // memory that the ranks of a node share; the ring's sums, bit for bit
     hierarchical,  // shared inside a node, ring between nodes: sums inside the nodes first
-    native,  // the MPI library's nonblocking collectives: its order of summation
+    native,        // the MPI library's nonblocking collectives: its order of summation
 };
 
 class MeasuredTimes;

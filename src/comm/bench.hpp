@@ -15,7 +15,8 @@ namespace quadrille {
 
 struct CollectiveRow {
     std::string name;       // all_reduce, reduce_scatter, all_gather, all_to_all, send; copy: of that many bytes by all ranks at once
-    std::string algorithm;  // ring, shared, auto (without a table); native, native-untuned: the MPI library's own; memcpy
+    std::string algorithm;  // ring; shared and auto (without a table), where ranks share memory and there is room; memcpy; the MPI library's own:
+                            // native, native-untuned
     int ranks = 1;
     std::int64_t bytes = 0;  // the whole buffer of one rank, fp32
     double seconds = 0;      // median over the repetitions of the slowest rank's time

@@ -21,6 +21,7 @@ Engine::Engine(World& world, const EngineOptions& options) : state_(std::make_un
     if (threads > world.cpus()) s.waits_on = Backoff::Core::shared;
     if (threads + world.cpu_sharers() > world.cpus()) s.serves_on = Backoff::Core::background;
     if (options.algorithm == Algorithm::native) s.native_types.emplace();
+    if (shares_memory(options.algorithm)) s.shared_left = world.min(options.shared_room.value_or(SharedMemory::room() / 2) / world.node_size());
     allow_short_sleeps();
     mpi_check(MPI_Comm_dup(world.comm(), &s.messages));
     mpi_check(MPI_Comm_set_errhandler(s.messages, MPI_ERRORS_RETURN));
@@ -29,23 +30,24 @@ Engine::Engine(World& world, const EngineOptions& options) : state_(std::make_un
 
 Engine::~Engine() {
     State& s = *state_;
-    bool unfinished = false;
+    bool in_order = false;
     {
         const auto lock = s.lock_as_caller();
         s.stopping = true;
-        unfinished = s.in_flight > 0;
+        in_order = s.in_flight == 0 && !s.failure;
     }
     s.wake.notify_all();
     s.progress.join();
-    if (unfinished) {
+    if (!in_order) {
         s.world.abandon();
-        // MPI may still write into what the moves own: leave it to the end of the process, which is near.
+        // MPI may still write into what the moves own, and the others of a group may not come to give its memory back: leave all to the end of the
+        // process, which is near.
         static_cast<void>(state_.release());
         return;
     }
     for (State::Group& group : s.groups) {
         for (Place& place : group.places) free_comm(place.collectives);
-        if (group.window && std::uncaught_exceptions() == 0) group.window->free();  // nobody to meet where this rank alone gives up
+        group.window.reset();
         for (MPI_Comm* comm : {&group.levels.within, &group.levels.across, &group.handshakes, &group.comm}) free_comm(*comm);
     }
     MPI_Comm_free(&s.messages);
@@ -72,13 +74,12 @@ int Engine::group(std::span<const int> ranks) {
         mpi_check(MPI_Comm_set_errhandler(group.comm, MPI_ERRORS_RETURN));
         mpi_check(MPI_Group_free(&some));
         mpi_check(MPI_Group_free(&all));
-        s.choose_algorithm(group);
-        s.open_places(group);
         if (s.options.check) {
             mpi_check(MPI_Comm_dup(group.comm, &group.handshakes));
             mpi_check(MPI_Comm_set_errhandler(group.handshakes, MPI_ERRORS_RETURN));
             group.lane.handshake.emplace(group.handshakes, group.ranks, group.me, s.options.describe);
         }
+        s.open_places(group);
     }
     const auto lock = s.lock_as_caller();
     if (ranks.size() > 1) group.lane.evidence = s.world.evidence().lane(group_key(ranks), static_cast<std::int64_t>(ranks.size()));
@@ -87,13 +88,30 @@ int Engine::group(std::span<const int> ranks) {
     return s.groups.back().lane.group;
 }
 
-std::int64_t Engine::staging_bytes(const EngineOptions& options) { 
-    return (shares_memory(options.algorithm) ? SharedWindow::counters_bytes : 0) + active_per_group * Work::place_bytes(options);
+std::int64_t Engine::staging_bytes(const EngineOptions& options) {
+    const std::int64_t bytes = Work::place_bytes(options);
+    return shares_memory(options.algorithm) ? SharedWindow::part_bytes(active_per_group, bytes) : active_per_group * bytes;
 }
 
 std::int64_t Engine::staging_bytes(int group) const {
     const auto lock = state_->lock_as_caller();
     return state_->groups.at(static_cast<std::size_t>(group)).staging_bytes;
+}
+
+const Service& Engine::service(int group) const {
+    const auto lock = state_->lock_as_caller();
+    return state_->groups.at(static_cast<std::size_t>(group)).service;
+}
+
+GroupMemory Engine::memory() const {
+    const auto lock = state_->lock_as_caller();
+    GroupMemory sum;
+    for (const State::Group& group : state_->groups) {
+        const bool given = !group.window && !state_->options.staging.empty();
+        if (!given) sum.own += group.staging_bytes;
+        if (group.window) sum.mapped += (group.window->members() - 1) * group.staging_bytes;
+    }
+    return sum;
 }
 
 Ticket Engine::start(const Move& move, std::span<const Ticket> after, MoveTimes* times) {

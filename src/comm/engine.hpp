@@ -1,16 +1,17 @@
-// The moves of one rank in flight: collectives as resumable state machines over point-to-point messages, several at once.
+// The moves of one rank in flight: collectives as resumable state machines over messages, shared memory or the MPI library's own, several at once.
 //
 // Whoever waits drives them; while nobody waits a progress thread does, which sleeps when nothing is in flight. Urgent moves
 // go before bulk ones. The moves of one group begin in issue order and must be issued in the same order by all its members;
-// moves of different groups, sends and receives are independent. The sum of an element is taken in ring order ending at the
-// member whose slice it is in, whatever the segmentation, the message size or the timing: same input, same bits, and the same
-// on every member (the library's own collectives excepted). It does not look at what the buffers' users do: a buffer belongs to the
-// move from start to done. Every move leaves its traces in the rank's evidence (comm/evidence.hpp).
+// moves of different groups, sends and receives are independent. The order in which an element is summed depends on the
+// algorithm and on the member whose slice it is in (README.md says how), never on the segmentation, the message size or the timing: same input, same
+// bits, and the same on every member (of the library's own collectives only scalars promise that). It does not look at what the buffers' users do: a
+// buffer belongs to the move from start to done. Every move leaves its traces in the rank's evidence (comm/evidence.hpp).
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "comm/measured.hpp"
@@ -26,12 +27,36 @@ struct EngineOptions {
     Algorithm algorithm = Algorithm::ring;   // of collectives. A group that it does not suit (shared: on several nodes; hierarchical: not on several,
                                              // or not with several ranks on each, the same number) takes its other half: shared or ring
     MeasuredTimes times;                     // that decide where it is automatic; the same on all ranks
-    bool windows = true;                     // false: there is no room for shared memory, so groups go by messages
+    std::optional<std::int64_t> shared_room = {};  // bytes that the ranks of a node may share; none: half of what is free there, since another job
+                                                   // may begin at the same time. A group that finds too little takes the ring
     int pretend_nodes = 0;                   // for tests: cut the ranks in so many nodes; 0: the nodes are what they are
     int compute_threads = 1;                 // of this rank: tells whether the progress thread has a core of its own
-    std::span<std::byte> staging = {};       // where the groups' staging lies, in the order in which they are made; empty: each reserves its own
+    std::span<std::byte> staging = {};       // where the groups' staging lies, in the order in which they are made; empty: each reserves its own, as
+                                             // all do that share memory
     bool check = false;                      // debug: members compare what they are about to do before each collective (comm/handshake.hpp)
     DescribeLine describe = {};              // for what the check finds
+};
+
+// Why a group was given another algorithm than was asked for.
+enum class Instead {
+    as_asked,
+    one_node,       // its members are all on one node: shared in place of hierarchical
+    several_nodes,  // they are not: ring in place of shared or automatic
+    uneven_nodes,   // they are not as many on each, or one on each: ring in place of hierarchical
+    no_room,        // too little memory to share is left: ring
+};
+
+// What serves a group's collectives: never automatic's choice for one move, but automatic itself. The same on all members.
+struct Service {
+    Algorithm algorithm = Algorithm::ring;
+    Instead instead = Instead::as_asked;
+    std::int64_t wanted = 0, room = 0;  // bytes of memory to share: of each member, and what the member with the least had left; 0: none is wanted
+};
+
+// Memory that groups have taken beside EngineOptions::staging, in bytes.
+struct GroupMemory {
+    std::int64_t own = 0;     // of this rank
+    std::int64_t mapped = 0;  // of other ranks of its node: the operating system counts it for every process that maps it
 };
 
 // One started move. Cheap to copy; default-constructed: already done.
@@ -50,7 +75,8 @@ class Engine {
   public:
     // Collective over all ranks of the world, which must outlive the engine.
     explicit Engine(World& world, const EngineOptions& options = {});
-    // Everything started must be done; else the world is told that it cannot end MPI in order.
+    // Everything started must be done; else, and after `fail`, the world is told that it cannot end MPI in order. In order it is collective over the
+    // ranks of each group, whose shared memory is given back together.
     ~Engine();
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
@@ -63,6 +89,9 @@ class Engine {
     static std::int64_t staging_bytes(const EngineOptions& options);
     // Of this group; 0 for a rank alone.
     std::int64_t staging_bytes(int group) const;
+    const Service& service(int group) const;
+    // Of all groups made so far.
+    GroupMemory memory() const;
 
     // Starts a move after the moves in `after` are done. `move`, its buffers and `*times` (written before it counts as done)
     // must stay as they are until done. Never blocks for a message. Error{rank_failed} as wait.

@@ -49,68 +49,6 @@ void Engine::State::validate(const Move& m) const {
     }
 }
 
-// A pretended node is a part of a real one.
-int Engine::State::node(int rank) const {
-    const std::int64_t nodes = std::max(1, options.pretend_nodes), pretended = rank * nodes / world.size();
-    return static_cast<int>(world.node(rank) * nodes + pretended);
-}
-
-void Engine::State::choose_algorithm(Group& group) const {
-    group.algorithm = options.algorithm;
-    if (!shares_memory(options.algorithm)) return;
-    std::vector<int> nodes;
-    for (const int r : group.ranks) nodes.push_back(node(r));
-    group.levels.grid = arrange(nodes, group.me);
-    const bool levels = options.algorithm == Algorithm::hierarchical;
-    if (!options.windows) group.algorithm = Algorithm::ring;
-    else if (group.levels.grid.nodes == 1) group.algorithm = levels ? Algorithm::shared : options.algorithm;
-    else if (!levels || group.levels.grid.flat()) group.algorithm = Algorithm::ring;
-}
-
-// Collective over the group.
-void Engine::State::open_levels(Group& group) {
-    const NodeGrid& grid = group.levels.grid;
-    mpi_check(MPI_Comm_split(group.comm, grid.node, grid.local, &group.levels.within));
-    mpi_check(MPI_Comm_split(group.comm, grid.local, grid.node, &group.levels.across));
-    for (const MPI_Comm comm : {group.levels.within, group.levels.across}) mpi_check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
-}
-
-// Of Engine::staging_bytes; a window has its counters beside it.
-std::byte* Engine::State::take_staging(Group& group) {
-    const std::int64_t bytes = group.staging_bytes;
-    if (options.staging.empty()) {
-        group.own_staging = Staging(bytes);
-        return group.own_staging.data();
-    }
-    const auto given = static_cast<std::int64_t>(options.staging.size());
-    require(staging_taken + bytes <= given, "the engine was given staging for fewer groups");
-    std::byte* at = options.staging.data() + staging_taken;
-    staging_taken += bytes;
-    return at;
-}
-
-// Collective over the group.
-void Engine::State::open_places(Group& group) {
-    const std::int64_t bytes = Work::place_bytes(options);
-    group.staging_bytes = Engine::staging_bytes(options);
-    if (group.algorithm == Algorithm::hierarchical) open_levels(group);
-    const MPI_Comm within = group.algorithm == Algorithm::hierarchical ? group.levels.within : group.comm;
-    if (shares_memory(group.algorithm)) group.window = std::make_unique<SharedWindow>(within, active_per_group, bytes);
-    std::byte* staging = group.window ? nullptr : take_staging(group);
-    for (int k = 0; k < active_per_group; ++k) {
-        Place& place = group.places[static_cast<std::size_t>(k)];
-        if (group.window) {
-            place.shared = group.window->place(k);
-            place.shared.bytes = Work::staging_bytes(options.segment_bytes);
-        }
-        std::byte* at = group.window ? place.shared.parts[static_cast<std::size_t>(group.levels.grid.local)].data : staging + k * bytes;
-        place.staging = {at, static_cast<std::size_t>(bytes)};
-        if (group.algorithm != Algorithm::native) continue;
-        mpi_check(MPI_Comm_dup(group.comm, &place.collectives));
-        mpi_check(MPI_Comm_set_errhandler(place.collectives, MPI_ERRORS_RETURN));
-    }
-}
-
 Lane& Engine::State::lane_of(const Move& move) {
     const bool sends = move.kind == MoveKind::send;
     if (!sends && move.kind != MoveKind::receive) return groups[static_cast<std::size_t>(move.group)].lane;
@@ -226,7 +164,7 @@ void Engine::State::begin(Work& work) {
         channel.collectives = place.collectives;
         channel.shared = &place.shared;
         channel.levels = &group->levels;
-        algorithm = algorithm_for(group->algorithm, move, channel.members, options.times);
+        algorithm = algorithm_for(group->service.algorithm, move, channel.members, options.times);
     }
     work.enter(channel, algorithm, taken);
     if (work.finished()) return retire(work);

@@ -1,7 +1,7 @@
 // The engine's inside: who waits in which lane, what is in flight, and the threads that drive it.
 //
-// Everything but the two atomics is guarded by one mutex, under which all MPI calls of the engine are made. The progress thread
-// keeps off the mutex while a caller wants it, and sleeps while somebody waits (who drives then) or nothing is in flight.
+// What moves need is guarded by one mutex, under which all their MPI calls are made. Groups are made beside it, by one thread, and added under it.
+// The progress thread keeps off the mutex while a caller wants it, and sleeps while somebody waits (who drives then) or nothing is in flight.
 #pragma once
 #include <array>
 #include <atomic>
@@ -53,7 +53,7 @@ struct Engine::State {
         std::vector<int> ranks;
         int me = 0;
         MPI_Comm comm = MPI_COMM_NULL, handshakes = MPI_COMM_NULL;
-        Algorithm algorithm = Algorithm::ring;
+        Service service;
         Staging own_staging;                   // unless it lies in EngineOptions::staging
         Levels levels;                         // hierarchical
         std::unique_ptr<SharedWindow> window;  // where memory is shared: staging lies there
@@ -68,6 +68,10 @@ struct Engine::State {
     MPI_Comm messages = MPI_COMM_NULL;  // of sends and receives
     Backoff::Core waits_on = Backoff::Core::own, serves_on = Backoff::Core::own;
 
+    // Of whoever makes groups.
+    std::int64_t staging_taken = 0;  // of EngineOptions::staging
+    std::int64_t shared_left = 0;    // bytes that this rank may still take for windows
+
     // Guarded by mutex.
     std::mutex mutex;
     std::condition_variable wake;
@@ -78,7 +82,6 @@ struct Engine::State {
     std::vector<Work*> spare;
     std::vector<Work*> active[2];  // by Priority, in the order in which they began
     std::int64_t in_flight = 0;
-    std::int64_t staging_taken = 0;  // of EngineOptions::staging
     int waiters = 0;
     bool stopping = false;
     std::exception_ptr failure;
@@ -95,6 +98,7 @@ struct Engine::State {
     void fail(std::exception_ptr why);  // under the lock
     int node(int rank) const;
     void choose_algorithm(Group& group) const;
+    void agree_on_room(Group& group, std::int64_t bytes);
     void open_levels(Group& group);
     std::byte* take_staging(Group& group);
     void open_places(Group& group);

@@ -1,22 +1,19 @@
-// The evidence pages of one node's ranks, in memory that they share, and which rank is on which node. Owns the shared memory; what stands in
-// a page is the rank's own to say (comm/evidence.hpp).
+// The evidence pages of one node's ranks, in memory that they share, and which rank is on which node. What stands in a page is the rank's own to
+// say (comm/evidence.hpp).
 #pragma once
 #include <mpi.h>
 
 #include <vector>
 
 #include "comm/evidence.hpp"
+#include "comm/shared_memory.hpp"
 
 namespace quadrille {
 
 class EvidencePages {
   public:
-    // Collective over `world`; `node` holds its ranks that share memory with this one.
+    // Collective over `world`; `node` holds its ranks that share memory with this one. Its end is collective over the node, before MPI ends.
     EvidencePages(MPI_Comm world, MPI_Comm node);
-    // Collective over the node, before MPI ends.
-    ~EvidencePages();
-    EvidencePages(const EvidencePages&) = delete;
-    EvidencePages& operator=(const EvidencePages&) = delete;
 
     EvidencePage& mine() { return *pages_[static_cast<std::size_t>(me_)]; }
     // Of the node's first rank.
@@ -29,7 +26,7 @@ class EvidencePages {
     int node_of(int world_rank) const { return nodes_[static_cast<std::size_t>(world_rank)]; }
 
   private:
-    MPI_Win window_ = MPI_WIN_NULL;
+    SharedMemory memory_;
     int me_ = 0;                        // on the node
     std::vector<int> ranks_;            // of the world, on this node
     std::vector<int> nodes_;            // by world rank

@@ -1,16 +1,16 @@
-// Memory that the members of a group share, who must all be on one node: an MPI window with a part for each member. A member writes to
-// its own part alone; the others read there what its counters say is ready.
+// What the members of a group share, who must all be on one node: a part of memory for each. A member writes to its own part alone; the others read
+// there what its counters say is ready.
 //
 // Kept for the life of the group and touched at once, so that no move pays for first use. Counters only grow, over all moves of their
 // place, so that nothing need be reset between two moves that members begin and end at different times.
 #pragma once
-#include <mpi.h>
-
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "comm/shared_memory.hpp"
 
 namespace quadrille {
 
@@ -42,23 +42,17 @@ class SharedWindow {
   public:
     // What the counters of all places take of a member's part, before the data.
     static constexpr std::int64_t counters_bytes = 4096;
+    static std::int64_t part_bytes(int places, std::int64_t place_bytes) { return counters_bytes + places * place_bytes; }
 
-    // Collective over comm. Error{rank_failed} if the system has no such memory.
+    // Collective over comm, as its end is; both as SharedMemory's.
     SharedWindow(MPI_Comm comm, int places, std::int64_t place_bytes);
-    SharedWindow(const SharedWindow&) = delete;
-    SharedWindow& operator=(const SharedWindow&) = delete;
-    // Gives the memory back; collective, so no destructor: a member that fails alone leaves it to the end of the process.
-    void free();
 
+    int members() const { return memory_.members(); }
     SharedPlace place(int index) const;
 
-    // Bytes free where the MPI library puts windows, as far as that is known; else as many as there are.
-    static std::int64_t room();
-
   private:
-    MPI_Win window_ = MPI_WIN_NULL;
     std::int64_t place_bytes_;
-    std::vector<std::byte*> parts_;  // by member
+    SharedMemory memory_;
 };
 
 }  // namespace quadrille

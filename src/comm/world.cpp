@@ -122,10 +122,6 @@ void World::find_node() {
     mpi_check(MPI_Comm_set_errhandler(node_comm_, MPI_ERRORS_RETURN));
     mpi_check(MPI_Comm_rank(node_comm_, &node_rank_));
     mpi_check(MPI_Comm_size(node_comm_, &node_size_));
-    int lowest = rank_;
-    mpi_check(MPI_Bcast(&lowest, 1, MPI_INT, 0, node_comm_));
-    nodes_.assign(static_cast<std::size_t>(size_), 0);
-    mpi_check(MPI_Allgather(&lowest, 1, MPI_INT, nodes_.data(), 1, MPI_INT, comm_));
     std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
     int length = 0;
     mpi_check(MPI_Get_processor_name(name.data(), &length));

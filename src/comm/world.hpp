@@ -39,13 +39,12 @@ class World {
     int size() const { return size_; }
     MPI_Comm comm() const { return comm_; }       // a duplicate of MPI_COMM_WORLD
     int node_size() const { return node_size_; }  // ranks that share this node's memory
-    int node(int rank) const { return nodes_[static_cast<std::size_t>(rank)]; }  // its node's number: the lowest rank there
     const std::string& host() const { return host_; }
     int cpus() const { return cpus_; }                // CPUs in this rank's affinity mask
     int cpu_sharers() const { return cpu_sharers_; }  // ranks of the node (this one too) whose masks overlap this rank's
     static std::string library();                     // the MPI library's name and version, one line
 
-    // What this rank is about, where others can read it (comm/evidence.hpp), and the pages of its node's ranks.
+    // What this rank is about, where others can read it (comm/evidence.hpp), the pages of its node's ranks, and which rank is on which node.
     Evidence& evidence() const { return *evidence_; }
     const EvidencePages& pages() const { return *pages_; }
     // Whether this is the first on its node to ask: who says why the job ends, where several ranks find out alone.
@@ -85,7 +84,6 @@ class World {
     bool abandoned_ = false;
     std::string host_;
     std::vector<double> clock_offsets_;
-    std::vector<int> nodes_;  // by rank
     std::unique_ptr<EvidencePages> pages_;
     std::unique_ptr<Evidence> evidence_;
 };

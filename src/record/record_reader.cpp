@@ -86,6 +86,7 @@ void read_ledgers(const Hdf5ImageReader& file, RunRecord& record) {
     const Dims cells = {n, RunRecord::tiers.size()};
     record.reserved = ints(file, "/memory/reserved", cells);
     record.huge_pages = ints(file, "/memory/huge_pages", cells);
+    record.shared = ints(file, "/memory/shared", {n});
     record.process_peak = ints(file, "/memory/process_peak", {n});
     record.wire_axes = file.strings("/wire/axes");
     const Dims wire = {n, record.wire_axes.size()};

@@ -120,9 +120,11 @@ void write_memory(Hdf5ImageWriter& file, const RunRecord& record) {
                  {"byte", "[rank, tier, book] bytes that ran, at the tier's high-water mark"});
     const std::size_t cells = n * RunRecord::tiers.size();
     file.dataset("/memory/reserved", {n, RunRecord::tiers.size()}, filled(record.reserved, cells),
-                 {"byte", "[rank, tier] what the run took at its start: the arenas, and nvme's file"});
+                 {"byte", "[rank, tier] what the run took at its start: the arenas, what collectives pass through, and nvme's file"});
     file.dataset("/memory/huge_pages", {n, RunRecord::tiers.size()}, filled(record.huge_pages, cells),
                  {"byte", "[rank, tier] of the arenas, what the system gave in huge pages; -1: it does not tell"});
+    file.dataset("/memory/shared", {n}, filled(record.shared, n),
+                 {"byte", "[rank] of other ranks' memory that the process maps: process_peak counts it for each of them"});
     file.dataset("/memory/process_peak", {n}, filled(record.process_peak, n),
                  {"byte", "[rank] the operating system's peak of the process"});
 }

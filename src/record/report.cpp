@@ -129,25 +129,28 @@ std::string outcome(const RunRecord& record, const Input& input) {
                        input.value("train", "steps"), record.complete ? "complete" : "not complete", end);
 }
 
-// Of the largest process: its arenas, and what lies outside of them.
+// Of the largest process: what it has reserved, what it maps of others, and the rest.
 std::string process_line(const RunRecord& record) {
     if (!any(record.process_peak)) return "";
     const auto largest = std::max_element(record.process_peak.begin(), record.process_peak.end());
     std::string text = fmt::format("  largest process, by the operating system: {}\n", format_bytes(*largest));
+    const auto rank = static_cast<std::size_t>(largest - record.process_peak.begin());
+    const std::int64_t shared = rank < record.shared.size() ? record.shared[rank] : 0;
     std::int64_t reserved = 0, huge = 0;
     bool told = true;
     for (const std::size_t tier : {device_tier, host_tier}) {
-        const auto cell = static_cast<std::size_t>(largest - record.process_peak.begin()) * n_tiers + tier;
+        const auto cell = rank * n_tiers + tier;
         if (cell >= std::min(record.reserved.size(), record.huge_pages.size()) || record.reserved[cell] == 0) continue;
         reserved += record.reserved[cell];
         told = told && record.huge_pages[cell] != RunRecord::not_told;
         huge += record.huge_pages[cell];
     }
     if (reserved == 0) return text;
-    text += fmt::format("    its arenas, reserved at the start: {}", format_bytes(reserved));
+    text += fmt::format("    reserved at the start: {}", format_bytes(reserved));
     if (told) text += fmt::format(", {} of it in huge pages", format_percent(static_cast<double>(huge), static_cast<double>(reserved)));
-    if (*largest >= reserved)
-        text += fmt::format("\n    outside of them: {} (MPI, HDF5, oneDNN, the program, batches read ahead)", format_bytes(*largest - reserved));
+    if (shared > 0) text += fmt::format("\n    mapped of other ranks' memory: {}", format_bytes(shared));
+    if (*largest >= reserved + shared)
+        text += fmt::format("\n    beside that: {} (MPI, HDF5, oneDNN, the program, batches read ahead)", format_bytes(*largest - reserved - shared));
     return text + "\n";
 }
 

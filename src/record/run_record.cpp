@@ -48,6 +48,7 @@ void RunRecord::check_shapes() const {
     sized("measured_peak", measured_peak.size(), n * peak_cells, true);
     sized("reserved", reserved.size(), n * tiers.size(), true);
     sized("huge_pages", huge_pages.size(), n * tiers.size(), true);
+    sized("shared", shared.size(), n, true);
     sized("process_peak", process_peak.size(), n, true);
     sized("wire_predicted", wire_predicted.size(), n * wire_axes.size(), true);
     sized("wire_uncompressed", wire_uncompressed.size(), n * wire_axes.size(), true);

@@ -59,6 +59,7 @@ struct RunRecord {
 
     std::vector<std::int64_t> predicted_peak, measured_peak;  // [rank, tier, book] bytes at the tier's high-water mark
     std::vector<std::int64_t> reserved, huge_pages;           // [rank, tier] bytes; huge_pages: not_told where the system does not tell
+    std::vector<std::int64_t> shared;                         // [rank] bytes of other ranks' memory that the process maps
     std::vector<std::int64_t> process_peak;                   // [rank] bytes, the operating system's figure
 
     std::vector<std::string> wire_axes;                   // dp, tp, sp, pp, and sets joined by +

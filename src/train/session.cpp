@@ -1,7 +1,6 @@
 #include "train/session.hpp"
 
 #include "base/format.hpp"
-#include "comm/shared_window.hpp"
 #include "compile/verify.hpp"
 #include "cpu/gemm.hpp"
 #include "ir/print.hpp"
@@ -9,6 +8,7 @@
 #include "plan/suggest.hpp"
 #include "train/agree.hpp"
 #include "train/collective_times.hpp"
+#include "train/collectives.hpp"
 #include "train/device.hpp"
 #include "train/machine.hpp"
 
@@ -147,7 +147,6 @@ void Session::describe(const Arguments& arguments) {
     record.environment["threads"] = std::to_string(config.device.threads);
     record.hosts = world.gather(world.host());
     record.wire_axes = wire_axes;
-    record.wire_estimated = config.comm.algorithm == CollectiveAlgorithm::native;
     for (std::int64_t r = 0; r < grid.ranks(); ++r) {
         const Coordinate c = grid.coordinate(r);
         record.coordinates.push_back({grid.position(c, data_axes), grid.position(c, tensor_axes), c[Axis::pp], c[Axis::sp]});
@@ -195,7 +194,12 @@ void Session::take_memory() {
     }
     EngineOptions engine = engine_options(config);
     engine.describe = [this](int rank, const Origin& origin) { return line(rank, origin); };
-    choose_collectives(engine, static_cast<std::int64_t>(groups.size()));
+    if (engine.algorithm == Algorithm::automatic) {
+        const CollectiveTimes measured = measured_collective_times(world);
+        if (!measured.note.empty()) notes.push_back(measured.note);
+        if (!measured.warning.empty()) warnings.push_back(measured.warning);
+        engine.times = MeasuredTimes(measured.times);
+    }
     const bool beside = shares_memory(engine.algorithm);  // windows cannot lie in the arena, whose pages are this rank's own
     const std::int64_t staging = beside ? 0 : static_cast<std::int64_t>(groups.size()) * Engine::staging_bytes(engine);
     bytes[0] += staging;
@@ -206,34 +210,59 @@ void Session::take_memory() {
         arena_.emplace(std::array{bytes[0], bytes[1], std::int64_t{0}}, purpose, world.rank(), config.device.threads);
     });
     engine.staging = {arena_->data(Tier::device) + bytes[0] - staging, static_cast<std::size_t>(staging)};
+    open_file(bytes[2]);
+    make_executors(engine);
+    describe_engine();
+}
+
+void Session::open_file(std::int64_t bytes) {
     std::string said;
     together(world, [&] {
-        if (bytes[2] == 0) return;  // a stage without anything there
+        if (bytes == 0) return;  // a stage without anything there
         NvmeOptions file = nvme_options(config);
-        file.bytes = bytes[2];
+        file.bytes = bytes;
         arena_->open_file(file);
         said = fmt::format("{}", fmt::join(arena_->file().notes(), "\n"));
     });
-    std::vector<std::int64_t> reserved, huge;
-    for (const Tier t : {Tier::device, Tier::host, Tier::nvme}) {
-        reserved.push_back(arena_->size(t));
-        huge.push_back(arena_->huge_pages(t).value_or(RunRecord::not_told));
-    }
-    record.reserved = world.gather(std::span<const std::int64_t>(reserved));
-    record.huge_pages = world.gather(std::span<const std::int64_t>(huge));
     std::set<std::string> distinct;
     for (const std::string& of_rank : world.gather(said)) distinct.insert(of_rank);
     for (const std::string& note : distinct)
         if (!note.empty()) notes.push_back(note);
+}
+
+void Session::make_executors(const EngineOptions& engine) {
     engine_.emplace(world, engine);
-    ExecutorOptions options;
-    options.threads = config.device.threads;
-    options.wire_axes = wire_axes;
-    options.number = training_number;
-    train_.emplace(program(), world, *engine_, *arena_, options);
-    options.number = evaluation_number;
-    if (evaluation) evaluate_.emplace(*evaluation_program(), world, *engine_, *arena_, options);
-    initialize(program(), coordinate, *arena_, config.train.seed, config.device.threads);
+    try {
+        ExecutorOptions options;
+        options.threads = config.device.threads;
+        options.wire_axes = wire_axes;
+        options.number = training_number;
+        train_.emplace(program(), world, *engine_, *arena_, options);
+        options.number = evaluation_number;
+        if (evaluation) evaluate_.emplace(*evaluation_program(), world, *engine_, *arena_, options);
+        initialize(program(), coordinate, *arena_, config.train.seed, config.device.threads);
+    } catch (...) {  // this rank alone: the engine must not wait for the others where it ends
+        engine_->fail(std::current_exception());
+        throw;
+    }
+}
+
+void Session::describe_engine() {
+    std::vector<const Program*> programs = {&program()};
+    if (evaluation) programs.push_back(evaluation_program());
+    const CollectivesTold told = tell_collectives(world, *engine_, programs, coordinate, config.comm.algorithm);
+    notes.insert(notes.end(), told.notes.begin(), told.notes.end());
+    warnings.insert(warnings.end(), told.warnings.begin(), told.warnings.end());
+    record.wire_estimated = told.wire_estimated;
+    const GroupMemory groups = engine_->memory();
+    std::vector<std::int64_t> reserved, huge;
+    for (const Tier t : {Tier::device, Tier::host, Tier::nvme}) {
+        reserved.push_back(arena_->size(t) + (t == Tier::device ? groups.own : 0));
+        huge.push_back(arena_->huge_pages(t).value_or(RunRecord::not_told));
+    }
+    record.reserved = world.gather(std::span<const std::int64_t>(reserved));
+    record.huge_pages = world.gather(std::span<const std::int64_t>(huge));
+    record.shared = world.gather(std::span<const std::int64_t>(&groups.mapped, 1));
 }
 
 std::string Session::line(int rank, const Origin& origin) const {
@@ -246,24 +275,6 @@ std::string Session::line(int rank, const Origin& origin) const {
     std::string place = evaluates ? "evaluation, " : "";
     if (grid.extent(Axis::pp) > 1) place += fmt::format("pp {}, ", stage);
     return place + "line" + text(p, static_cast<std::size_t>(origin.line));
-}
-
-// Fills in what the input leaves to this machine: measured times, and whether there is room for windows of so many groups.
-void Session::choose_collectives(EngineOptions& engine, std::int64_t groups) {
-    if (!shares_memory(engine.algorithm)) return;
-    if (engine.algorithm == Algorithm::automatic) {
-        const CollectiveTimes measured = measured_collective_times(world);
-        if (!measured.note.empty()) notes.push_back(measured.note);
-        if (!measured.warning.empty()) warnings.push_back(measured.warning);
-        engine.times = MeasuredTimes(measured.times);
-    }
-    const std::int64_t most = world.max(groups), needed = most * world.node_size() * Engine::staging_bytes(engine);
-    engine.windows = world.all(needed <= SharedWindow::room());
-    if (engine.windows) return;
-    const std::string problem = fmt::format("shared memory for {} groups of ranks takes {} on a node, and /dev/shm has room for {}", most,
-                                            format_bytes(world.max(needed)), format_bytes(world.min(SharedWindow::room())));
-    if (engine.algorithm != Algorithm::automatic) throw SharedError(Exit::no_memory, fmt::format("comm.algorithm: {}", problem));
-    warnings.push_back(fmt::format("{}: collectives run by messages", problem));
 }
 
 SequenceBlock Session::sequences() const {

@@ -60,7 +60,9 @@ class Session {
     void describe(const Arguments&);
     void predict();                              // of the record, what the programs say of each rank
     void take_memory();
-    void choose_collectives(EngineOptions& engine, std::int64_t groups);
+    void open_file(std::int64_t bytes);          // of the nvme tier
+    void make_executors(const EngineOptions& engine);
+    void describe_engine();                      // of the record, what the engine has taken and given
 
     Job job_;
     std::unique_ptr<OutputLock> output_lock_;    // rank 0's

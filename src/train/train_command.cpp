@@ -45,19 +45,27 @@ Exit close_after(Trainer& trainer, const World& world, const SharedError& failur
     return failure.exit();
 }
 
-Exit train(World& world, const Arguments& arguments) {
-    Session session(world, arguments);
-    std::optional<Watchdog> watchdog;  // from here on: before, a rank may work alone for as long as it takes
-    if (const auto seconds = session.config.comm.watchdog; seconds > 0 && world.size() > 1)
-        watchdog.emplace(world, static_cast<double>(seconds), [&session](int rank, const Origin& at) { return session.line(rank, at); });
+Exit run(Session& session) {
     Trainer trainer(session);
     try {
         const Exit exit = trainer.run();
         trainer.close(exit);
         return exit;
     } catch (const SharedError& e) {
-        return close_after(trainer, world, e);
-    } catch (const std::exception& e) {  // here, where the memory that messages in flight arrive in is still there
+        return close_after(trainer, session.world, e);
+    }
+}
+
+Exit train(World& world, const Arguments& arguments) {
+    Session session(world, arguments);
+    std::optional<Watchdog> watchdog;  // from here on: before, a rank may work alone for as long as it takes
+    if (const auto seconds = session.config.comm.watchdog; seconds > 0 && world.size() > 1)
+        watchdog.emplace(world, static_cast<double>(seconds), [&session](int rank, const Origin& at) { return session.line(rank, at); });
+    try {
+        return run(session);
+    } catch (const SharedError&) {
+        throw;
+    } catch (const std::exception& e) {  // here, where the memory that messages in flight arrive in is still there, and no engine ends
         end_alone(world, e);
     }
 }

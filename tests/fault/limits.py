@@ -1,7 +1,9 @@
 """Runs that meet the end of memory: budgets, the process's own limits, and what the operating system counts against the plan."""
 import re
+import shutil
+import subprocess
 
-from trainer import Trainer, read_record, show
+from trainer import Trainer, check_ledgers, read_record, show
 
 from cases import DONE, INPUT, MODEL, NO_MEMORY
 
@@ -90,5 +92,49 @@ def resident_memory(trainer):
     return complaints
 
 
+def no_room_for_shared_memory(trainer):
+    """A small /dev/shm: collectives go by messages with one warning, and an algorithm that needs it is refused; nothing dies of SIGBUS."""
+    small = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=16m none /dev/shm && exec "$@"', "sh"]
+    if subprocess.run([*small, "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode != 0:
+        return "skipped: no mount of one's own is allowed here"
+    usual = trainer.train(INPUT, 2, ["grid.dp=2"])
+    record = read_record(usual.output)
+    complaints = expect(usual, DONE)
+    if "shared memory" in usual.stderr or not (record["memory/shared"] > 0).all():
+        complaints.append(f"usually ranks share memory, and {record['memory/shared']} bytes are mapped of others\n{show(usual)}")
+    here = Trainer(trainer.binary, trainer.environment.get("MPIRUN"), trainer.folder)
+    here.prefix = small
+    words = r"comm\.algorithm {}: over dp: ring, since it takes 6\.\d+ MiB of shared memory of each rank, and /dev/shm has .* left for one"
+    small_run = here.train(INPUT, 2, ["grid.dp=2", "output.overwrite=true"])
+    complaints += expect(small_run, DONE, words.format("auto"))
+    if small_run.exit_code == DONE:
+        without = read_record(small_run.output)
+        if (without["memory/shared"] != 0).any() or (without["steps/loss"] != record["steps/loss"]).any():
+            complaints.append(f"by messages: {without['memory/shared']} bytes of others, losses {without['steps/loss']} and {record['steps/loss']}")
+        complaints += check_ledgers(without)
+    shutil.rmtree(here.folder / "run-output", ignore_errors=True)
+    refused = here.train(INPUT, 2, ["grid.dp=2", "comm.algorithm=shared"])
+    complaints += expect(refused, NO_MEMORY, words.format("shared"))
+    if refused.output.exists():
+        complaints.append(f"refused, yet {refused.output} exists")
+    benched = here.run(["bench", "collectives", "--json", here.folder / "rows.json"], 2, seconds=120)
+    complaints += expect(benched, DONE)
+    return complaints
+
+
+def algorithms_told(trainer):
+    """What carries the collectives of a group, if not what was asked, is said once; what was asked is not."""
+    complaints = []
+    for asked, said in (("hierarchical", "over dp: shared, since its ranks are on one node"), ("shared", ""),
+                        ("shared grid.pretend_nodes=2", "over dp: ring, since its ranks are on several nodes"), ("auto grid.pretend_nodes=2", "")):
+        result = trainer.train(INPUT, 2, ["grid.dp=2", "output.overwrite=true", *f"comm.algorithm={asked}".split()])
+        told = [line for line in result.stdout.splitlines() if "comm.algorithm" in line]
+        due = [f"comm.algorithm {asked.split()[0]}: {said}"] if said else []
+        if result.exit_code != DONE or told != due:
+            complaints.append(f"comm.algorithm={asked}: told {told}, due {due}\n{show(result)}")
+    return complaints
+
+
 CHECKS = [("67 advice", advice_when_it_does_not_fit), ("67 one rank under a limit", one_rank_under_a_limit),
-          ("refused while compiling", refused_while_compiling), ("67 resident memory", resident_memory)]
+          ("refused while compiling", refused_while_compiling), ("67 resident memory", resident_memory),
+          ("no room for shared memory", no_room_for_shared_memory), ("algorithms told", algorithms_told)]

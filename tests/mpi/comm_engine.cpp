@@ -3,18 +3,30 @@
 #include "mpi_main.hpp"
 
 #include <deque>
+#include <fstream>
 
 #include "comm_moves.hpp"
 
 namespace quadrille::test {
 namespace {
 
-constexpr Algorithm algorithms[] = {Algorithm::ring, Algorithm::shared, Algorithm::hierarchical, Algorithm::native};
+constexpr Algorithm algorithms[] = {Algorithm::automatic, Algorithm::ring, Algorithm::shared, Algorithm::hierarchical, Algorithm::native};
 
+// Automatic by times that change their mind several times, so that messages and shared memory take turns in the same places.
 EngineOptions options_of(Algorithm algorithm) {
     EngineOptions options;
     options.algorithm = algorithm;
     options.pretend_nodes = algorithm == Algorithm::hierarchical ? 2 : 0;
+    std::vector<MeasuredTime> times;
+    double faster = 1;
+    for (const std::int64_t bytes : {1, 40, 500, 3000, 20000, 200000}) {
+        for (const MoveKind kind : {MoveKind::all_reduce, MoveKind::reduce_scatter, MoveKind::all_gather}) {
+            times.push_back({kind, Algorithm::ring, 2, bytes, faster});
+            times.push_back({kind, Algorithm::shared, 2, bytes, 1 / faster});
+        }
+        faster = faster == 1 ? 2 : 1 / faster;
+    }
+    options.times = MeasuredTimes(times);
     return options;
 }
 
@@ -22,7 +34,7 @@ EngineOptions options_of(Algorithm algorithm) {
 NodeGrid levels_of(const EngineOptions& options, const std::vector<int>& ranks) {
     std::vector<int> nodes;
     for (const int r : ranks) nodes.push_back(r * std::max(1, options.pretend_nodes) / world().size());
-    return options.algorithm == Algorithm::hierarchical ? arrange(nodes, 0) : NodeGrid{};
+    return options.algorithm == Algorithm::hierarchical && options.pretend_nodes > 0 ? arrange(nodes, 0) : NodeGrid{};
 }
 
 // All groups of a world of 1, 2, 3, 4 or 8 that this rank is in: the whole; the lines of a grid of 2s; whole planes; the whole
@@ -190,6 +202,62 @@ TEST_CASE("random moves with a progress thread that shares its core") {
 
 TEST_CASE("every kind, type and cut once") {
     for (const Algorithm algorithm : algorithms) run_every(algorithm);
+}
+
+TEST_CASE("without room for shared memory groups take the ring, and say so") {
+    for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::shared, Algorithm::hierarchical}) {
+        EngineOptions options = options_of(algorithm);
+        options.shared_room = 0;
+        options.pretend_nodes = 0;
+        run_random(1, 20, options, 3001);
+        Engine engine(world(), options);
+        const Service service = engine.service(engine.group(my_groups()[0]));
+        if (world().size() == 1) continue;
+        CHECK(service.algorithm == Algorithm::ring);
+        CHECK(service.instead == Instead::no_room);
+        CHECK(service.wanted >= Engine::staging_bytes(options));
+        CHECK(service.room == 0);
+        CHECK(engine.memory().own == Engine::staging_bytes(options));
+        CHECK(engine.memory().mapped == 0);
+    }
+}
+
+TEST_CASE("room for one group alone") {
+    if (world().size() < 4 || world().size() % 2 != 0) return;
+    EngineOptions options = options_of(Algorithm::shared);
+    options.shared_room = world().size() * (Engine::staging_bytes(options) * 3 / 2);
+    Engine engine(world(), options);
+    const std::vector<std::vector<int>> groups = my_groups();
+    const Service first = engine.service(engine.group(groups[0])), second = engine.service(engine.group(groups[2]));
+    CHECK(first.algorithm == Algorithm::shared);
+    CHECK(second.instead == Instead::no_room);
+    CHECK(second.room > 0);
+    CHECK(engine.memory().mapped == (world().size() - 1) * Engine::staging_bytes(options));
+}
+
+// Pieces of memory that this process shares with others.
+int shared_mappings() {
+    std::ifstream maps("/proc/self/maps");
+    std::string line;
+    int count = 0;
+    while (std::getline(maps, line)) count += line.find(" rw-s ") != std::string::npos;
+    return count;
+}
+
+TEST_CASE("an engine gives its memory back, also where all ranks leave it by an exception") {
+    if (world().size() == 1) return;
+    { Engine engine(world(), options_of(Algorithm::shared)); }
+    const int before = shared_mappings();
+    int within = before;
+    try {
+        Engine engine(world(), options_of(Algorithm::shared));
+        engine.group(my_groups()[0]);
+        within = shared_mappings();
+        throw Error(Exit::refused, "all ranks alike");
+    } catch (const Error&) {
+    }
+    CHECK(within > before);
+    CHECK(shared_mappings() == before);
 }
 
 TEST_CASE("the sum of an element does not depend on what it is bucketed with") {

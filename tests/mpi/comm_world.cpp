@@ -1,6 +1,8 @@
 // The blocking collectives of set-up, and what a rank knows of its surroundings.
 #include "mpi_main.hpp"
 
+#include "comm/evidence_pages.hpp"
+
 #include <sched.h>
 #include <unistd.h>
 
@@ -53,7 +55,7 @@ TEST_CASE("surroundings") {
     CHECK(world().node_size() >= 1);
     CHECK(world().node_size() <= world().size());
     int together = 0;
-    for (int r = 0; r < world().size(); ++r) together += world().node(r) == world().node(world().rank());
+    for (int r = 0; r < world().size(); ++r) together += world().pages().node_of(r) == world().pages().node_of(world().rank());
     CHECK(together == world().node_size());
     CHECK(world().cpu_sharers() >= 1);
     CHECK(world().cpu_sharers() <= world().node_size());

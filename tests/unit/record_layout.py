@@ -64,6 +64,7 @@ def check_loading(directory):
     assert run.peak_of("host", "weights").tolist() == [2**40 + 5, 2**40 + 20]
     assert run.reserved.tolist() == [[1 << 18, 1 << 17, 1 << 30], [1 << 19, 1 << 18, 0]]
     assert run.huge_pages.tolist() == [[1 << 17, -1, 0], [1 << 18, 1 << 17, 0]]
+    assert run.shared.tolist() == [0, 1 << 18]
     assert run.wire_axes == ["tp", "dp+sp"] and run.wire_sent.tolist() == [[5, 6], [7, 8]]
     assert run.copy_queues == ["copy_in", "copy_out", "disk"] and run.copies_moved.tolist() == [[13, 14, 0], [15, 16, 0]]
     assert run.tokens_per_second == 512 and run.model_flops == 1e21 and run.complete

@@ -26,6 +26,7 @@ void check_equal_tables(const RunRecord& a, const RunRecord& b) {
     CHECK(a.measured_peak == b.measured_peak);
     CHECK(a.reserved == b.reserved);
     CHECK(a.huge_pages == b.huge_pages);
+    CHECK(a.shared == b.shared);
     CHECK(a.process_peak == b.process_peak);
     CHECK(a.wire_predicted == b.wire_predicted);
     CHECK(a.wire_sent == b.wire_sent);
@@ -127,7 +128,7 @@ TEST_CASE("every dataset has a unit and a description, by HDF5's own interface")
     CHECK(H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &found) >= 0);
     H5Fclose(file);
     CHECK(found.bare.empty());
-    CHECK(found.paths.size() == 33);
+    CHECK(found.paths.size() == 34);
     for (const char* path : {"/grid/coordinates", "/steps/data_hash", "/evaluation/seconds", "/time/seconds",
                              "/memory/measured_peak", "/wire/sent", "/copies/moved", "/flops/hardware"})
         CHECK(found.paths.contains(path));

@@ -27,6 +27,7 @@ inline RunRecord sample_record(std::int64_t steps = 3) {
     record.measured_peak = record.predicted_peak;
     record.reserved = {1 << 18, 1 << 17, 1 << 30, 1 << 19, 1 << 18, 0};
     record.huge_pages = {1 << 17, RunRecord::not_told, 0, 1 << 18, 1 << 17, 0};
+    record.shared = {0, 1 << 18};
     record.process_peak = {1 << 20, 1 << 21};
     record.wire_axes = {"tp", "dp+sp"};
     record.wire_predicted = {1, 2, 3, 4};
