@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "comm/evidence.hpp"
 #include "comm_moves.hpp"
 
 namespace quadrille::test {
@@ -144,6 +145,27 @@ TEST_CASE("every algorithm, kind, type and size against a float64 sum") {
                 });
             }
         }
+    }
+}
+
+// So that the watchdog does not take a long one for a stall.
+TEST_CASE("a move of many segments beats all the while") {
+    if (world().size() == 1) return;
+    for (const Algorithm algorithm : algorithms) {
+        EngineOptions options = options_of(algorithm);
+        options.segment_bytes = 4096;
+        options.max_count = 1000;
+        Engine engine(world(), options);
+        const int group = engine.group(everyone());
+        with_type(DType::f32, 24, everyone(), world().rank(), [&](const auto& maker) {
+            for (const MoveKind kind : kinds) {
+                Run run(maker, kind, 65537, group);
+                const std::uint64_t before = engine.evidence().page().pulse.load();
+                engine.run(run.move);
+                INFO(static_cast<int>(algorithm), " kind ", static_cast<int>(kind));
+                CHECK(engine.evidence().page().pulse.load() - before >= 8);
+            }
+        });
     }
 }
 

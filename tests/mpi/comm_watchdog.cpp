@@ -1,11 +1,13 @@
 // How a job ends that stands still, and that one which is only slow does not. Each mode ends the whole job, so it has a process of its own and no
-// doctest; CMakeLists.txt says with which exit code, and with which words.
+// doctest; CMakeLists.txt says with which exit code, and with which words. A second word is the algorithm of the collectives, ring where there is
+// none; hierarchical has two pretended nodes.
 //   slow      a rank computes three times as long as the watchdog waits while the others wait for it: 0
 //   idle      nobody gets on, but nobody waits for anybody either: 0
 //   busy      a rank is at one operation for ever
 //   data      a rank waits for its data while the others wait in a vote
 //   order     two ranks begin the collectives of two groups in another order
 //   stopped   a rank is stopped in between two moves
+//   inside    ... in the middle of a long one that all have entered
 //   first     rank 0 is, which speaks for the job otherwise
 //   differ    comm.check: a member reduces where the others gather, without a watchdog
 //   counts    comm.check: one more element
@@ -32,9 +34,29 @@ constexpr double patience = 1.5;  // seconds
 
 std::string described(int rank, const Origin& origin) { return fmt::format("<line {} of rank {}>", origin.line, rank); }
 
+Algorithm algorithm_of(const std::string& name) {
+    const std::pair<const char*, Algorithm> names[] = {{"", Algorithm::ring},
+                                                       {"auto", Algorithm::automatic},
+                                                       {"shared", Algorithm::shared},
+                                                       {"hierarchical", Algorithm::hierarchical},
+                                                       {"native", Algorithm::native}};
+    for (const auto& [known, algorithm] : names)
+        if (name == known) return algorithm;
+    throw Error(Exit::refused, fmt::format("no algorithm '{}'", name));
+}
+
+EngineOptions options_of(const std::string& algorithm, bool check) {
+    EngineOptions o;
+    o.algorithm = algorithm_of(algorithm);
+    if (o.algorithm == Algorithm::hierarchical) o.pretend_nodes = 2;
+    o.check = check;
+    o.describe = described;
+    return o;
+}
+
 struct Job {
-    explicit Job(World& w, bool check = false)
-        : world(w), engine(w, {.check = check, .describe = described}), ranks(static_cast<std::size_t>(w.size())) {
+    Job(World& w, const std::string& algorithm, bool check)
+        : world(w), engine(w, options_of(algorithm, check)), ranks(static_cast<std::size_t>(w.size())) {
         std::iota(ranks.begin(), ranks.end(), 0);
         group = engine.group(ranks);
         std::swap(ranks[0], ranks[1]);
@@ -70,8 +92,8 @@ void compute(World& world, double seconds, bool beats) {
     }
 }
 
-void stall(World& world, const std::string& mode) {
-    Job job(world);
+void stall(World& world, const std::string& mode, const std::string& algorithm) {
+    Job job(world, algorithm, false);
     const Watchdog watchdog(world, patience, described);
     const bool last = world.rank() == world.size() - 1;
     job.run(job.move(job.group, 1));
@@ -80,6 +102,15 @@ void stall(World& world, const std::string& mode) {
     if (mode == "busy" && last) compute(world, 60, false);
     if (mode == "stopped" && last) raise(SIGSTOP);
     if (mode == "first" && world.rank() == 0) raise(SIGSTOP);
+    if (mode == "inside") {
+        std::vector<float> much(10'000'000, 1.0f);
+        Move m = job.move(job.group, 2);
+        m.segments = {{much.data(), much.data(), static_cast<std::int64_t>(much.size())}};
+        if (!last) return job.run(m);
+        const Ticket begun = job.engine.start(m);  // enters it, and goes no further than the first messages
+        raise(SIGSTOP);
+        job.engine.wait(begun);
+    }
     if (mode == "data") {
         if (last) {
             world.evidence().doing(Doing::reads_data, 12, now());
@@ -92,8 +123,8 @@ void stall(World& world, const std::string& mode) {
     job.run(job.move(turned ? job.group : job.other_group, turned ? 2 : 3));
 }
 
-void check(World& world, const std::string& mode) {
-    Job job(world, true);
+void check(World& world, const std::string& mode, const std::string& algorithm) {
+    Job job(world, algorithm, true);
     const bool last = world.rank() == world.size() - 1;
     job.run(job.move(job.group, 1));
     if (mode == "differ") job.run(job.move(job.group, 2, last ? MoveKind::all_gather : MoveKind::all_reduce));
@@ -117,9 +148,9 @@ void check(World& world, const std::string& mode) {
 int main(int argc, char** argv) {
     World world(&argc, &argv);
     try {
-        const std::string mode = argc == 2 ? argv[1] : "";
-        if (mode == "differ" || mode == "counts" || mode == "agree") check(world, mode);
-        else stall(world, mode);
+        const std::string mode = argc > 1 ? argv[1] : "", algorithm = argc > 2 ? argv[2] : "";
+        if (mode == "differ" || mode == "counts" || mode == "agree") check(world, mode, algorithm);
+        else stall(world, mode, algorithm);
     } catch (const Error& e) {
         std::fprintf(stderr, "%s\n", e.what());
         world.abort(e.exit());
