@@ -59,8 +59,7 @@ struct UpdatePlan {
     int loss_scale = 0;  // the power of it that the gradient is multiplied by
     bool stale = false;
 
-    // A gradient that is not finite does not count, nor one of no step.
-    bool counts(const StepInputs& step) const { return std::isfinite(*norm2) && !(stale && step.step == 0); }
+    bool made(const StepInputs& step) const { return counts(*norm2, stale, step); }
     double gradient_factor(const StepInputs& step) const { return scaled(clip_factor(*norm2, clip), step, loss_scale); }
 };
 
@@ -100,12 +99,12 @@ Kernel bind_update(const Call& c) {
     const UpdatePlan u = update_plan(c);
     if (c.op.kind == Kind::sgd)
         return [u](const StepInputs& step) {
-            if (!u.counts(step)) return;
+            if (!u.made(step)) return;
             const double factor = u.gradient_factor(step);
             for (std::size_t i = 0; i < u.slices.size(); ++i) sgd(u.slices[i], {step.lr, u.decays[i] ? step.weight_decay : 0.0, factor});
         };
     return [u](const StepInputs& step) {
-        if (!u.counts(step)) return;
+        if (!u.made(step)) return;
         const auto number = static_cast<double>(step.update + 1);
         AdamW a;
         a.lr = step.lr;
@@ -135,6 +134,8 @@ double clip_factor(double norm2, double clip) {
     const double norm = std::sqrt(norm2);
     return clip > 0 && norm > clip ? clip / (norm + 1e-6) : 1.0;
 }
+
+bool counts(double norm2, bool stale, const StepInputs& step) { return std::isfinite(norm2) && (!stale || step.follows_a_step); }
 
 double scaled(double x, const StepInputs& step, int power) { return std::ldexp(x, power * std::ilogb(step.loss_scale)); }
 

@@ -16,6 +16,8 @@ Kernel bind_flat(const Call& c);
 std::int64_t sum_squares_workspace(const Program& program, const Op& op);  // of retain too
 // How much a norm that is the square root of norm2 scales gradients; norm2 must be finite. Pascanu et al. 2013, section 3.2.
 double clip_factor(double norm2, double clip);
+// Whether an update is made: a norm that is not finite does not count, nor stale gradients of no step.
+bool counts(double norm2, bool stale, const StepInputs&);
 // x times a power of the step's loss scale, which is itself a power of two: nothing is rounded.
 double scaled(double x, const StepInputs&, int power);
 

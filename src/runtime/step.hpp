@@ -23,6 +23,7 @@ struct LoadRequest {
 struct StepInputs {
     std::int64_t step = 0;                     // from 0: dropout's key
     std::int64_t update = 0;                   // optimizer updates made so far: AdamW's correction is that of update + 1
+    bool follows_a_step = true;                // whose gradients an update uses that is stale; else it has none
     std::uint64_t seed = 0;                    // of dropout
     double loss_scale = 1;                     // a power of two; for programs that scale the loss, which are fp16's
     double lr = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;

@@ -79,7 +79,8 @@ void StepRun::arrived(std::int32_t op) {
 
 void StepRun::done(std::int32_t op, double begin, double end) {
     const Task& task = tasks_.at(op);
-    if (task.scalar) scalars_.*task.scalar += *task.scalar_from;
+    if (task.scalar) scalars_.*task.scalar = *task.scalar_from;
+    if (task.residual2) result_.residual2 += *task.residual2;
     if (inputs_.trace) result_.events.push_back({task.queue, op, begin, end});
 }
 
@@ -97,10 +98,9 @@ StepResult StepRun::finish(World& world, int loss_rank) {
     result_.tokens = std::llround(scalars_.tokens);
     if (tasks_.program().norm >= 0) {
         result_.grad_norm = std::sqrt(scalars_.norm2);
-        result_.updated = std::isfinite(scalars_.norm2) && !(tasks_.stale() && inputs_.step == 0);
+        result_.updated = counts(scalars_.norm2, tasks_.stale(), inputs_);
         if (std::isfinite(scalars_.norm2)) result_.clip_factor = clip_factor(scalars_.norm2, tasks_.clip());
     }
-    result_.residual2 = scalars_.residual2;
     result_.memory = tasks_.memory();
     if (inputs_.trace_memory) result_.timeline = tasks_.timeline();
     ledger_.charge(Category::other, now());

@@ -81,10 +81,7 @@ void Tasks::bind(std::int32_t i, Engine& engine) {
             stale_ = program_.attributes(op).stale;
         }
     }
-    if (op.kind == Kind::retain) {
-        task.scalar = &StepScalars::residual2;
-        task.scalar_from = reinterpret_cast<const double*>(place(program_.outputs(op)[1]));
-    }
+    if (op.kind == Kind::retain) task.residual2 = reinterpret_cast<const double*>(place(program_.outputs(op)[1]));
     for (const TensorId t : program_.outputs(op)) {
         if (t != program_.loss && t != program_.norm && t != program_.tokens) continue;
         task.scalar = t == program_.loss ? &StepScalars::loss : t == program_.norm ? &StepScalars::norm2 : &StepScalars::tokens;

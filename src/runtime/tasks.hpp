@@ -12,8 +12,7 @@
 namespace quadrille {
 
 // What the loop reads after a step, caught when it is made: its memory may go to another tensor once nobody reads it.
-// The squares of residuals are those of this rank's units together.
-struct StepScalars { double loss = 0, norm2 = 0, tokens = 0, residual2 = 0; };
+struct StepScalars { double loss = 0, norm2 = 0, tokens = 0; };
 
 struct Task {
     enum class Does : std::uint8_t { nothing, compute, move, move_at_once };
@@ -28,6 +27,7 @@ struct Task {
     std::int32_t slot = -1;                 // among the program's moves
     double StepScalars::*scalar = nullptr;  // the op makes one of them
     const double* scalar_from = nullptr;
+    const double* residual2 = nullptr;      // the op makes the squares of one unit's residual
     int queue = 0;                          // as OpEvent numbers them
 };
 
@@ -47,8 +47,8 @@ class Tasks {
     std::size_t moves() const { return moves_; }
     bool between_tiers() const;  // whether there are such moves
     std::size_t accounts() const { return options_.wire_axes.size(); }
-    double clip() const { return clip_; }  // of the program's updates, as is
-    bool stale() const { return stale_; }
+    double clip() const { return clip_; }    // of the program's updates,
+    bool stale() const { return stale_; }    // as is this
     std::int64_t origin(std::int32_t op) const { return packed(Origin{options_.number, op, {}}); }
     // Debug: what was used for the last time before this op becomes NaN.
     void poison_before(std::int32_t op) const;

@@ -147,6 +147,7 @@ StepResult Trainer::train_step(std::int64_t step, const StepBatch& batch, double
     StepInputs in;
     in.step = step - 1;
     in.update = updates_;
+    in.follows_a_step = stepped_;
     in.seed = c.train.seed;
     in.loss_scale = scale();
     in.lr = lr;
@@ -161,6 +162,7 @@ StepResult Trainer::train_step(std::int64_t step, const StepBatch& batch, double
     r.loss = without_nan_sign(r.loss);
     r.grad_norm = without_nan_sign(r.grad_norm);
     updates_ += r.updated;
+    stepped_ = true;
     return r;
 }
 
@@ -179,7 +181,8 @@ bool Trainer::diverged(const StepResult& r, std::int64_t step) {
     }
     if (loss_scale_ && std::isfinite(r.loss)) return overflowed(step);
     const bool goes_on = s_.config.train.on_nan == OnNan::skip;
-    const std::string what = fmt::format("step {}: {}{}", step, not_finite(r), goes_on ? "" : "; stopping, as train.on_nan says");
+    const std::string what = fmt::format("step {}: {}{}", step, not_finite(r, s_.config.comm.staleness > 0),
+                                         goes_on ? "" : "; stopping, as train.on_nan says");
     if (goes_on) console_.warning(what);
     else console_.error(what);
     return !goes_on;

@@ -40,6 +40,7 @@ class Trainer {
     std::vector<Pending> pending_;
     const double start_ = now();   // of the run, on this rank's clock: the trace's zero
     bool warned_of_no_tokens_ = false;
+    bool stepped_ = false;         // in this process
     std::int64_t updates_ = 0;     // optimizer steps made: skipped ones do not count
     std::array<BytesInUse, tier_count> measured_{};
     std::optional<LossScale> loss_scale_;  // in fp16

@@ -153,6 +153,38 @@ TEST_CASE("AdamW: every slice, decay by parameter, clipping, padding left alone"
     }
 }
 
+// Whichever step is the first of a process: a resumed run has none before it either.
+TEST_CASE("a stale update waits for a step to have gone before") {
+    for (const Kind kind : {Kind::sgd, Kind::adamw}) {
+        Unit u;
+        Attributes a;
+        a.unit = 0;
+        a.microbatches = 1;
+        a.stale = true;
+        std::vector<TensorId> in = {u.w, u.g, u.norm2};
+        if (kind == Kind::adamw) in.insert(in.end(), {u.m, u.v});
+        Program::Options o;
+        o.storage = {u.w};
+        o.storage.insert(o.storage.end(), in.begin() + 3, in.end());
+        u.program.add(kind, in, a, {}, o);
+        u.place();
+        const Coordinate c;
+        for (const bool follows : {false, true}) {
+            StepInputs s;
+            s.step = follows ? 0 : 7;
+            s.follows_a_step = follows;
+            s.lr = 0.5;
+            s.weight_decay = 0.1;
+            for (const TensorId t : in)
+                if (t != u.norm2) std::fill_n(u.values(c, t), u.count(), t == u.g ? 1.0f : 0.25f);
+            *u.norm(c) = 1;
+            u.run(c, 0, s);
+            CHECK((u.values(c, u.w)[0] == 0.25f) == !follows);
+            if (kind == Kind::adamw) CHECK((u.values(c, u.m)[0] == 0.25f && u.values(c, u.v)[0] == 0.25f) == !follows);
+        }
+    }
+}
+
 TEST_CASE("SGD has no state") {
     Unit u;
     Attributes a;
