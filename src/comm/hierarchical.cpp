@@ -11,22 +11,22 @@ void Hierarchical::enter(const Operands& operands, const Channel& channel, MoveT
     channel_ = &channel;
     record.sent_bytes = o_->formula_bytes();
     portion_ = o_->longest();
-    rounds_ = portion_ == 0 ? 0 : 1;
+    std::int64_t rounds = portion_ == 0 ? 0 : 1;
     if (scatters() && portion_ > 0) {
         const std::int64_t bytes = sum_slots * channel.segment_bytes;
         const auto all = static_cast<std::int64_t>(channel.staging.size());
         sums_ = channel.staging.data() + (all - bytes);
         portion_ = std::min(portion_, bytes / grid().nodes / o_->element_bytes);
         require(portion_ > 0, "hierarchical: the staging is too small for so many nodes");
-        rounds_ = static_cast<int>((o_->in.longest() + portion_ - 1) / portion_);
+        rounds = (o_->in.longest() + portion_ - 1) / portion_;
     }
-    phases_ = rounds_ * (o_->move->kind == MoveKind::all_reduce ? 3 : 2);
+    phases_ = rounds * (o_->move->kind == MoveKind::all_reduce ? 3 : 2);
     phase_ = 0;
     if (phases_ > 0) begin_phase();
     advance();
 }
 
-Hierarchical::Phase Hierarchical::phase(int i) const {
+Hierarchical::Phase Hierarchical::phase(std::int64_t i) const {
     switch (o_->move->kind) {
         case MoveKind::all_gather: return i == 0 ? Phase::gather_across : Phase::gather_within;
         case MoveKind::reduce_scatter: return i % 2 == 0 ? Phase::reduce_within : Phase::reduce_across;

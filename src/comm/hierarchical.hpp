@@ -6,7 +6,8 @@
 // the nodes first, in ring order ending at its owner's b, then over the nodes, ending at its owner's a: by the owner alone.
 //
 // An all-reduce and an all-gather use the output buffer between the levels. A reduce-scatter has no room there: it goes in rounds, a
-// portion of every slice each, and the node's sums stand in staging meanwhile.
+// portion of every slice each, and the node's sums stand in staging meanwhile. Its rounds follow one another, levels and all, so between nodes a
+// reduce-scatter waits where an all-reduce of the same bytes streams.
 #pragma once
 #include "comm/messages.hpp"
 #include "comm/node_grid.hpp"
@@ -31,7 +32,7 @@ class Hierarchical final : public Carrier {
   private:
     enum class Phase { reduce_within, reduce_across, gather_across, gather_within };
 
-    Phase phase(int i) const;
+    Phase phase(std::int64_t i) const;
     void begin_phase();
     void begin(Carrier& carrier, MoveKind kind, MPI_Comm comm, int members, int me);
     void add_slice(SliceTable& table, const SliceTable& from, int owner) const;
@@ -44,8 +45,7 @@ class Hierarchical final : public Carrier {
     const Channel* channel_ = nullptr;
     std::int64_t portion_ = 0;  // of a slice, in elements: a round's in a reduce_scatter, else all
     std::byte* sums_ = nullptr;
-    int rounds_ = 1;
-    int phases_ = 0, phase_ = 0;
+    std::int64_t phases_ = 0, phase_ = 0;
 
     Move level_move_;
     Operands level_;

@@ -8,9 +8,9 @@
 namespace quadrille {
 namespace {
 
-constexpr std::int64_t line = 64;  // bytes that members write apart
+constexpr std::int64_t line = 64;                    // bytes that members write apart
 constexpr std::int64_t exchanged_bytes = 128 << 10;  // of the whole buffer, up to which a wait costs more than a sum
-constexpr std::int64_t streamed_bytes = 32 << 20;  // and from which on it is in no cache anyway
+constexpr std::int64_t streamed_bytes = 32 << 20;    // and from which on it is in no cache anyway
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -34,6 +34,7 @@ void Shared::enter(const Operands& operands, const Channel& channel, MoveTimes& 
     base_ = place().rounds;
     for (std::size_t f = 0; f < flows; ++f) place().rounds[f] += static_cast<std::uint64_t>(progress_[f].rounds);
     taken_.assign(static_cast<std::size_t>(o_->members), 0);
+    turn_ = 0;
     own_.begin(operands, o_->me, gathers ? o_->me + 1 : o_->me);
     advance();
 }
@@ -141,27 +142,30 @@ bool Shared::put_slices() {
     return true;
 }
 
+// A segment's bytes in one call, from the members in turn.
 bool Shared::take_slices() {
     Progress& p = progress(Flow::slices);
     if (p.took == p.rounds) return false;
-    bool moved = false;
-    std::int64_t least = p.rounds;
-    for (int step = 1; step < o_->members; ++step) {
-        const int i = o_->member(o_->me + step);
+    const int others = o_->members - 1, first = turn_;
+    std::int64_t bytes = 0;
+    for (int k = 0; k < others && bytes < channel_->segment_bytes; ++k) {
+        const int after = (first + k) % others, i = o_->member(o_->me + 1 + after);
         std::int64_t& taken = taken_[static_cast<std::size_t>(i)];
-        if (taken < in_this_move(counters(i).put[static_cast<std::size_t>(Flow::slices)], Flow::slices)) {
-            const Portion theirs = portion(i, taken);
-            if (theirs.count > 0) o_->out.unpack(theirs, slot(i, taken, move().kind == MoveKind::all_gather ? 0 : i), write_);
-            ++taken;
-            moved = true;
-        }
-        least = std::min(least, taken);
+        if (taken >= in_this_move(counters(i).put[static_cast<std::size_t>(Flow::slices)], Flow::slices)) continue;
+        const Portion theirs = portion(i, taken);
+        if (theirs.count > 0) o_->out.unpack(theirs, slot(i, taken, move().kind == MoveKind::all_gather ? 0 : i), write_);
+        bytes += std::max<std::int64_t>(1, theirs.count * o_->element_bytes);
+        ++taken;
+        turn_ = (after + 1) % others;
     }
+    std::int64_t least = p.rounds;
+    for (int i = 0; i < o_->members; ++i)
+        if (i != o_->me) least = std::min(least, taken_[static_cast<std::size_t>(i)]);
     if (least > p.took) {
         p.took = least;
         tell_took(Flow::slices);
     }
-    return moved;
+    return bytes > 0;
 }
 
 bool Shared::all_taken() const {

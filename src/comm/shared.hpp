@@ -60,6 +60,7 @@ class Shared final : public Carrier {
     std::array<Progress, flows> progress_;
     std::array<std::uint64_t, flows> base_{};  // counters when the move began
     std::vector<std::int64_t> taken_;          // rounds of slices, of each member
+    int turn_ = 0;                             // which of the others is looked at first
     LocalCopy own_;
 };
 
