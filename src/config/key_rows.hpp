@@ -22,7 +22,8 @@ inline Key row(std::string_view path, KeyType type, std::string fallback, Bindin
     key.fallback = std::move(fallback);
     key.binding = std::move(binding);
     key.comment = std::move(comment);
-    if (key.fallback == "auto" || key.fallback == "null") key.word = key.fallback;
+    const bool chosen = type == KeyType::choice;  // a word among the choices is one of them
+    if (!chosen && (key.fallback == "auto" || key.fallback == "null")) key.word = key.fallback;
     return key;
 }
 inline Key flag(std::string_view path, std::string fallback, Binding binding, std::string comment) {
@@ -50,7 +51,6 @@ Key choice(std::string_view path, std::string comment, std::vector<std::string> 
     const Config defaults;
     Key key =
         row(path, KeyType::choice, std::string(spelling((defaults.*Section).*Member)), bind<Section, Member>(), std::move(comment));
-    key.word.clear();  // auto may be one of the choices
     for (const std::string_view word : spellings(E{})) key.choices.emplace_back(word);
     key.later = std::move(later);
     return key;
@@ -59,7 +59,6 @@ Key choice(std::string_view path, std::string comment, std::vector<std::string> 
 inline Key settled(std::string_view path, std::vector<std::string> choices, std::string resolved, std::vector<std::string> later,
                    std::string comment) {
     Key key = row(path, KeyType::choice, choices[0], {[resolved](const Config&) { return resolved; }, {}}, std::move(comment));
-    key.word.clear();
     key.choices = std::move(choices);
     key.later = std::move(later);
     return key;

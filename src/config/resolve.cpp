@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "config/compression.hpp"
 #include "config/numbers.hpp"
 #include "config/rules.hpp"
 
@@ -99,6 +100,13 @@ void warn_of_no_effect(const Config& config, const Job& job, std::vector<std::st
     if (x.on() && x.method != CompressionMethod::qsgd && x.bits != CompressionConfig{}.bits)
         warnings.push_back("comm.compression.bits has no effect without method qsgd");
     if (x.on() && !job.planning && config.grid.dp == 1) warnings.push_back("comm.compression has no effect while dp is 1");
+    const std::vector<std::string> units = unit_names(config);
+    if (x.on() && std::all_of(units.begin(), units.end(), [&](const std::string& unit) { return sent_whole(x, unit); }))
+        warnings.push_back("comm.compression has no effect while comm.compression.exclude names every unit");
+    if (x.method == CompressionMethod::bf16 && config.train.gradient_dtype == Precision::bf16)
+        warnings.push_back("comm.compression.method bf16 saves no byte of gradients that are bf16 (train.gradient_dtype)");
+    if (config.comm.staleness > 0 && !job.planning && config.grid.dp * config.grid.sp == 1)
+        warnings.push_back("comm.staleness hides nothing while dp and sp are 1: there is nobody to sum gradients with");
     const OffloadConfig& o = config.offload;
     const OffloadConfig usual;
     if (job.planning || o.uses(OffloadTo::nvme)) return;

@@ -79,9 +79,18 @@ TEST_CASE_FIXTURE(ConfigFixture, "keys of compression that have no effect are to
     CHECK(told("comm: {compression: {method: bf16, bits: 8}}\n") == "comm.compression.bits has no effect without method qsgd; ");
     CHECK(told("comm: {compression: {method: qsgd, ratio: 0.5}}\n") == "comm.compression.ratio has no effect without method topk; ");
     CHECK(told("comm: {compression: {method: topk, ratio: 0.5}}\n").empty());
+    CHECK(told("comm: {compression: {method: topk, exclude: [all]}}\n") ==
+          "comm.compression has no effect while comm.compression.exclude names every unit; ");
+    CHECK(told("comm: {compression: {method: topk, exclude: [layers, embedding, head]}}\n") ==
+          "comm.compression has no effect while comm.compression.exclude names every unit; ");
+    CHECK(told("train: {precision: bf16, gradient_dtype: bf16}\ncomm: {compression: {method: bf16}}\n") ==
+          "comm.compression.method bf16 saves no byte of gradients that are bf16 (train.gradient_dtype); ");
     job.planning = false;
     job.ranks = 2;
     job.cpus = 2;
     CHECK(told("grid: {tp: 2}\ncomm: {compression: {method: bf16}}\n") == "comm.compression has no effect while dp is 1; ");
     CHECK(told("comm: {compression: {method: bf16}}\n").empty());
+    CHECK(told("comm: {staleness: 1}\n").empty());
+    CHECK(told("grid: {tp: 2}\ncomm: {staleness: 1}\n") ==
+          "comm.staleness hides nothing while dp and sp are 1: there is nobody to sum gradients with; ");
 }
