@@ -19,7 +19,7 @@ namespace quadrille {
 struct UnitState {
     TensorId weights = -1, master = -1, m = -1, v = -1, residual = -1;
     TensorId stale = -1;        // this rank's gradients of the step before, where updates use those; they make room for the step's own
-    BufferId gradient = -1;     // where gradients of all microbatches meet; -1 in a step without backward
+    BufferId gradient = -1;     // where gradients of all microbatches meet; -1 in a step without backward that keeps none for the next
     TensorId reduced = -1;      // the sum of the gradients so far, as it lies after its reduction
     TensorId squares = -1;      // the sum of its squares, where that was taken before it left the device
     TensorId unsent = -1;       // the residual as the step's compressed gradients have left it so far

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "compile/exchange.hpp"
 #include "compile/homes.hpp"
+#include "compile/reductions.hpp"
 #include "compile/update.hpp"
 #include "compile/weights.hpp"
 
@@ -16,12 +17,11 @@ class Place {
   public:
     Place(Step step, const Model& model, const Config& config, int kept)
         : step_(std::move(step)), p_(step_.program), ops_(std::exchange(p_.ops, {})), model_(model), config_(config), homes_(step_, model, config),
-          weights_(step_, homes_, model, ops_, kept), microbatches_(static_cast<int>(config.train.gradient_accumulation_steps)),
-          state_axes_(p_.grid().real(data_axes | AxisSet(Axis::sp))) {}
+          weights_(step_, homes_, model, ops_, kept), microbatches_(static_cast<int>(config.train.gradient_accumulation_steps)) {}
 
     Program run() {
         find_last_contributions();
-        reduce_stale();
+        if (step_.training) reduce_stale(p_, homes_);
         for (std::size_t i = 0; i < ops_.size(); ++i) rewrite(i);
         if (step_.training) update_weights(p_, homes_, model_, config_);
         mean_loss();
@@ -104,16 +104,9 @@ class Place {
         TensorType here = p_.type(it->second);
         if (here.tier == Tier::device) return it->second;
         here.tier = Tier::device;
-        Program::Options o = like(it->second);
+        Program::Options o = gradient_like(p_, it->second);
         o.storage = {gradient_place(index, where.microbatch, here)};
         return p_.to_tier(it->second, Tier::device, where, o);
-    }
-
-    Program::Options like(TensorId t) const {
-        Program::Options o;
-        o.book = Book::gradients;
-        o.names = {p_.tables->name(p_.tensors[static_cast<std::size_t>(t)].name)};
-        return o;
     }
 
     TensorId gradient_place(int index, int m, const TensorType& t) {
@@ -122,25 +115,6 @@ class Place {
     }
 
     // ---- reductions ----
-    // What the step before has left travels while this step computes, into memory of its own, since the step's own gradients take its place. In the
-    // order in which the backward pass will come to the units.
-    void reduce_stale() {
-        if (!step_.training) return;
-        for (int u = homes_.units(); u-- > 0;) {
-            if (homes_.unit(u).stale < 0) continue;
-            TensorId& g = homes_.unit(u).reduced = homes_.unit(u).stale;
-            const Where where = step_where(u);
-            const bool copies = p_.grid().extent(Axis::replica) > 1;
-            Placement to = reduced_over(g, copies ? homes_.slices : homes_.optimizer.cut);
-            g = p_.to(g, to, where, like(g));
-            to.partial_sum = to.partial_sum - state_axes_;
-            g = g == homes_.unit(u).stale ? p_.to(g, to, where, like(g)) : move_in_place(p_, g, to, where);
-            to.cuts[0] = homes_.optimizer.cut;
-            g = p_.to(g, to, where, like(g));
-            if (g == homes_.unit(u).stale) g = p_.add(Kind::copy, {g}, {}, where, like(g))[0];  // nobody to sum with
-        }
-    }
-
     // All gradients of the microbatch are in. What must travel does: slices are reduced and summed, running sums go home to another tier.
     void complete(int u, int microbatch, bool last) {
         UnitState& unit = homes_.unit(u);
@@ -160,7 +134,7 @@ class Place {
             }
         }
         if (!last) return;
-        finish_reduction(u);
+        finish_reduction(p_, homes_, model_, u);
         // Squared while it is at hand. Ends of a pipeline have yet to add theirs.
         if (!away || (homes_.flat(u).tied && p_.grid().extent(Axis::pp) > 1)) return;
         unit.squares = unit_squares(p_, homes_, model_, u);
@@ -172,77 +146,28 @@ class Place {
         UnitState& unit = homes_.unit(u);
         const TensorId g = joined(u, m);
         const bool first = unit.reduced < 0;
-        const Placement cut = reduced_over(g, homes_.gradients.cut);
-        Program::Options o = like(g);
+        const Placement cut = reduced_over(p_, g, homes_.gradients.cut);
+        Program::Options o = gradient_like(p_, g);
         if (!first) o.book = Book::buffers;
         if (first && homes_.gradients.tier == Tier::device) o.storage = {p_.declare("place", p_.type(g).placed(cut).in(o.book), -1, unit.gradient)};
         const bool packed = homes_.compressed(u) && homes_.exchanged == cut.cuts[0].axes();
         const TensorId slice = packed ? exchange(p_, homes_, model_, u, g, o) : p_.to(g, cut, step_where(u), o);
-        unit.reduced = first ? slice : summed(p_.to_tier(unit.reduced, Tier::device, step_where(u), like(unit.reduced)), slice, u);
+        unit.reduced = first ? slice : summed(p_.to_tier(unit.reduced, Tier::device, step_where(u), gradient_like(p_, unit.reduced)), slice, u);
     }
 
     // A running sum goes to its place in the unit's buffer in another tier.
     TensorId sent_home(TensorId t, BufferId buffer, std::int64_t offset, const Where& where) {
         TensorType type = p_.type(t).in(Book::gradients);
         type.tier = homes_.gradients.tier;
-        Program::Options o = like(t);
+        Program::Options o = gradient_like(p_, t);
         o.storage = {p_.declare("place", type, -1, buffer, offset)};
         return p_.to_tier(t, type.tier, where, o);
     }
 
-    // The placement of g when it is summed over the axes of `cut` and each rank has its slice.
-    Placement reduced_over(TensorId g, const Cuts& cut) const {
-        Placement p = p_.type(g).place;
-        p.cuts[0] = cut;
-        p.partial_sum = p.partial_sum - cut.axes();
-        return p;
-    }
-
     TensorId summed(TensorId total, TensorId g, int u) {
-        Program::Options o = like(total);
+        Program::Options o = gradient_like(p_, total);
         o.storage = {total};
         return p_.add(Kind::accumulate, {total, g}, {}, step_where(u), o)[0];
-    }
-
-    // Once per step: what is still Partial over ranks is summed. Where there are copies of the state, first over the ranks of a copy, each of
-    // which then has its slice, then over the copies: at every stage, so that they have the same bits.
-    void finish_reduction(int u) {
-        TensorId& g = homes_.unit(u).reduced;
-        const TensorId before = g;
-        const Where where = step_where(u);
-        const bool copies = p_.grid().extent(Axis::replica) > 1;
-        const bool packed = homes_.compressed(u) && p_.type(g).place.partial_sum.contains(homes_.exchanged);
-        const Placement cut = reduced_over(g, copies ? homes_.slices : homes_.optimizer.cut);
-        if (!(cut == p_.type(g).place) && (copies || !packed)) {
-            Program::Options o = like(g);
-            o.storage = {slice_place(p_, g, cut)};
-            g = p_.to(g, cut, where, o);
-        }
-        Placement summed = cut;
-        summed.partial_sum = summed.partial_sum - state_axes_;
-        g = packed ? exchanged(u, g, summed) : move_in_place(p_, g, summed, where);
-        if (!homes_.optimizer.cut.empty() || cut.cuts[0].empty()) return;
-        Program::Options o = like(g);
-        if (!packed || homes_.unit(u).residual < 0) o.storage = {before};
-        summed.cuts[0] = {};
-        g = p_.to(g, summed, where, o);
-    }
-
-    // The sum of a compressed gradient at `to`: this rank's slice, or whole again. What is unsent stands where the gradient stood; the sum then has
-    // room of its own.
-    TensorId exchanged(int u, TensorId g, const Placement& to) {
-        const bool copies = homes_.exchanged.has(Axis::replica);
-        Placement slice = p_.type(g).place;
-        slice.cuts[0] = slice.cuts[0].then(Cuts::along(p_.grid(), homes_.exchanged));
-        slice.partial_sum = slice.partial_sum - homes_.exchanged;
-        const bool keeps = homes_.unit(u).residual >= 0, again = !(to == slice);
-        const bool apart = again && (keeps || !p_.tensor(g).slice_axes.empty());
-        const TensorId room = apart ? p_.declare(p_.name(g), p_.type(g).placed(to).in(Book::gradients)) : g;
-        Program::Options o = like(g);
-        if (!copies && (again || !keeps)) o.storage = {slice_place(p_, room, slice)};  // slices of slices lie otherwise than one behind the other
-        const TensorId sum = exchange(p_, homes_, model_, u, g, o);
-        o.storage = {room};
-        return p_.to(sum, to, step_where(u), o);
     }
 
     TensorId joined(int u, int m) {
@@ -312,7 +237,6 @@ class Place {
     Homes homes_;
     Weights weights_;
     const int microbatches_;
-    const AxisSet state_axes_;
     std::map<std::pair<int, int>, TensorId> version_;         // parameter, group -> its gradient so far
     std::map<std::pair<int, int>, BufferId> buffers_;         // unit, microbatch
     std::map<std::pair<int, int>, std::size_t> last_;         // unit, microbatch -> op after which every contribution is in

@@ -1,12 +1,12 @@
 // The step's meaning, for the whole grid against one rank: every tensor gets a number for what it means globally (meaning.hpp). A
 // Redistribute is the identity on the global value, as are views and sends; so what is left is what the step computes.
 //
-// Compression: packets are taken for the gradient that they were made of (the assumption `lossy`, which a plan prints), and what they leave unsent
-// for a new version of the unit's residual. Each version must be used by the unit's next packets, and the last be kept: residuals are
-// checked here against themselves, for the program for one rank has none.
+// Compression: packets are taken for the gradient that they were made of (the assumption `lossy`, which a plan prints); verify_residuals.hpp says
+// what of the rest is checked.
 #include "compile/meaning.hpp"
 #include "compile/message.hpp"
 #include "compile/verify.hpp"
+#include "compile/verify_residuals.hpp"
 #include "ir/table.hpp"
 
 #include <algorithm>
@@ -18,10 +18,10 @@ namespace {
 class Meaning {
   public:
     explicit Meaning(std::span<const Program> programs)
-        : programs_(programs), at_(programs.size(), 0), value_(programs.size()), flat_(programs.size()) {
+        : programs_(programs), at_(programs.size(), 0), value_(programs.size()), flat_(programs.size()), residuals_(programs) {
         for (std::size_t r = 0; r < programs.size(); ++r) {
             value_[r].resize(programs[r].tensors.size());
-            for (const TensorId t : programs[r].initial_state()) flat_[r][t] = initial(programs[r], t);
+            for (const TensorId t : programs[r].initial_state()) flat_[r][t] = before_the_step(programs[r], t);
         }
     }
 
@@ -42,10 +42,10 @@ class Meaning {
     }
 
     // What is wrong with residuals.
-    const Faults& residual_faults() const { return residual_faults_; }
+    const Faults& residual_faults() const { return residuals_.faults(); }
 
   private:
-    using List = std::vector<Value>;  // a flat buffer: one value per segment
+    using List = FlatValues;
 
     // The scalars that the loop reads after the step.
     void told(std::size_t r) {
@@ -82,7 +82,7 @@ class Meaning {
             const auto of_unit = last_of_unit.find(p.tables->intern(flat.unit));
             const std::int32_t op = last[b].op >= 0 || of_unit == last_of_unit.end() ? last[b].op : of_unit->second;
             if (p.buffers[b].state == StateKind::residual) {
-                check_residual(r, p.buffers[b].unit, list, op);
+                residuals_.check_end(r, p.buffers[b].unit, list, op);
                 continue;
             }
             for (std::size_t i = 0; i < flat.segments.size(); ++i) {
@@ -98,22 +98,6 @@ class Meaning {
     void record(const std::string& name, const Made& made) {
         const auto [it, fresh] = out_.try_emplace(name, made);
         if (!fresh && !(it->second.value == made.value)) it->second = {Value{}, made.coordinate, made.op};  // two coordinates disagree
-    }
-
-    // The state before the step: that kind of each of the unit's parameters.
-    static List initial(const Program& p, TensorId t) {
-        const Buffer& b = p.buffer(t);
-        List list;
-        if (b.unit < 0) return list;
-        if (p.type(t).place.partial_sum.has(Axis::pp) && p.coordinate != 0) {  // the first coordinate's piece stands for the sum
-            list.resize(p.flats[static_cast<std::size_t>(b.unit)].segments.size());
-            return list;
-        }
-        for (const FlatSegment& s : p.flats[static_cast<std::size_t>(b.unit)].segments) {
-            const std::string& parameter = p.parameters[static_cast<std::size_t>(s.parameter)].name;
-            list.push_back((Hash("state") << static_cast<std::uint64_t>(b.state) << hash_text(parameter)).value());
-        }
-        return list;
     }
 
     Value& value(std::size_t r, TensorId t) { return value_[r][static_cast<std::size_t>(t)]; }
@@ -134,7 +118,10 @@ class Meaning {
             case Kind::adamw:
             case Kind::sgd: update(r, p, op); return true;
             case Kind::compress: compress(r, p, op); return true;
-            case Kind::decompress: decompress(r, p, op); return true;
+            case Kind::decompress:
+                residuals_.decompress(r, op, here(r));
+                flat_[r][p.outputs(op)[0]] = flat_[r][p.inputs(op)[0]];
+                return true;
             case Kind::retain: retain(r, p, op); return true;
             default: compute(r, p, op); return true;
         }
@@ -161,7 +148,7 @@ class Meaning {
     void same(std::size_t r, TensorId x, TensorId y) {
         value(r, y) = value(r, x);
         if (const auto it = flat_[r].find(x); it != flat_[r].end()) flat_[r][y] = it->second;
-        if (const auto it = packed_.find({r, x}); it != packed_.end()) packed_[{r, y}] = it->second;
+        residuals_.same(r, x, y);
     }
 
     // Of scalars, or of flat buffers segment by segment.
@@ -247,71 +234,21 @@ class Meaning {
         for (std::size_t k = 0; k < made.size(); ++k) flat_[r][p.outputs(op)[k]] = std::move(made[k]);
     }
 
-    // ---- compressed gradients ----
-    void say(std::size_t r, std::int32_t op, std::string reason) { residual_faults_.push_back({programs_[r].coordinate, op, std::move(reason)}); }
-
-    // The version of a unit's residual that its next packets must use.
-    List& unsent(std::size_t r, int unit) {
-        const auto [it, fresh] = unsent_.try_emplace({r, unit});
-        const TensorId kept = fresh ? programs_[r].initial_state(StateKind::residual, unit) : -1;
-        if (kept >= 0) it->second = initial(programs_[r], kept);
-        return it->second;
-    }
-
-    // The power of the loss scale by which updates multiply gradients.
-    static int update_power(const Program& p) {
-        for (const Op& op : p.ops)
-            if (op.kind == Kind::adamw || op.kind == Kind::sgd) return p.attributes(op).loss_scale;
-        return 0;
-    }
-
     void compress(std::size_t r, const Program& p, const Op& op) {
-        const Attributes& a = p.attributes(op);
         const auto in = p.inputs(op), out = p.outputs(op);
-        const auto here = static_cast<std::int32_t>(at_[r]);
         const List gradient = flat_[r][in[0]];
         flat_[r][out[0]] = gradient;
-        packed_[{r, out[0]}] = a.packing;
-        List& version = unsent(r, a.unit);
-        if (!version.empty() && in.size() < 2) say(r, here, "packets without what the unit's earlier ones left unsent");
-        if (in.size() < 2) return;
-        if (a.loss_scale != -update_power(p)) say(r, here, "a residual is not scaled as the step's gradients are");
-        const List& given = flat_[r][in[1]];
-        if (!(given == version))
-            say(r, here, p.name(in[1]) + " is not what the unit's earlier packets left unsent");
-        List left;
-        for (std::size_t i = 0; i < gradient.size(); ++i)
-            left.push_back((Hash("unsent") << (i < version.size() ? version[i] : Value{}) << gradient[i]).value());
-        flat_[r][out[1]] = version = std::move(left);
-    }
-
-    void decompress(std::size_t r, const Program& p, const Op& op) {
-        const auto it = packed_.find({r, p.inputs(op)[0]});
-        flat_[r][p.outputs(op)[0]] = flat_[r][p.inputs(op)[0]];
-        if (it == packed_.end() || !(it->second == p.attributes(op).packing))
-            say(r, static_cast<std::int32_t>(at_[r]), "packets are unpacked in another way than they were packed");
+        const List left = residuals_.compress(r, op, here(r), gradient, in.size() > 1 ? &flat_[r][in[1]] : nullptr);
+        if (in.size() > 1) flat_[r][out[1]] = left;
     }
 
     void retain(std::size_t r, const Program& p, const Op& op) {
         const auto in = p.inputs(op);
+        residuals_.retain(r, op, here(r), flat_[r][in[0]], p.norm >= 0 && value(r, in[2]) == value(r, p.norm));
         flat_[r][p.outputs(op)[0]] = flat_[r][in[1]];
-        const int unit = p.attributes(op).unit;
-        const TensorId kept = p.initial_state(StateKind::residual, unit);
-        if (kept < 0 || !(flat_[r][in[0]] == initial(p, kept)))
-            say(r, static_cast<std::int32_t>(at_[r]), p.name(in[0]) + " is not the unit's residual from before the step");
-        if (p.norm < 0 || !(value(r, in[2]) == value(r, p.norm)))
-            say(r, static_cast<std::int32_t>(at_[r]), "a residual is kept by another scalar than the gradient's norm");
     }
 
-    // After the step: the last version, or in a step without gradients the first.
-    void check_residual(std::size_t r, int unit, const List& list, std::int32_t op) {
-        const Program& p = programs_[r];
-        const bool training = std::any_of(p.ops.begin(), p.ops.end(), [](const Op& x) { return x.part == Part::backward_weight; });
-        const std::string& name = p.flats[static_cast<std::size_t>(unit)].unit;
-        const auto it = unsent_.find({r, unit});
-        if (training && it == unsent_.end()) return say(r, op, fmt::format("unit {} has a residual, and its gradient is not compressed", name));
-        if (!(list == unsent(r, unit))) say(r, op, fmt::format("the residual of unit {} after the step is not what its packets left unsent", name));
-    }
+    std::int32_t here(std::size_t r) const { return static_cast<std::int32_t>(at_[r]); }
 
     void compute(std::size_t r, const Program& p, const Op& op) {
         in_.clear();
@@ -326,9 +263,7 @@ class Meaning {
     std::vector<std::vector<Value>> value_;
     std::vector<std::map<TensorId, List>> flat_;
     std::map<Message, Value> sent_;
-    std::map<std::pair<std::size_t, TensorId>, Packing> packed_;  // packets: how they were made
-    std::map<std::pair<std::size_t, int>, List> unsent_;          // by program and unit
-    Faults residual_faults_;
+    Residuals residuals_;
     std::map<std::string, Made> out_;
     std::vector<Value> in_, made_;  // scratch of compute
 };

@@ -31,6 +31,7 @@ struct KernelCall {
 
 void compute(KernelCall&);
 void attention(KernelCall&);
+void flat(KernelCall&);  // sum_squares, updates, compress, decompress, retain
 // What the batch holds at a position of a sequence of the step.
 double loaded(const KernelCall&, Input, std::int64_t sample, std::int64_t position);
 // The number in the step of the b-th local sequence: dim 0 holds those of one microbatch.
