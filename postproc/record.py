@@ -55,6 +55,10 @@ class Record:
     wire_predicted: numpy.ndarray  # [rank, axis] per step
     wire_sent: numpy.ndarray
     wire_uncompressed: numpy.ndarray
+    wire_busy: numpy.ndarray  # [step, rank, axis] seconds in which a move was under way
+    wire_exposed: numpy.ndarray  # ... in which a rank only waited for them
+    compute_beside: numpy.ndarray  # [step, rank] seconds of arithmetic while a move was under way
+    compute_alone: numpy.ndarray  # ... and what it takes with none
     wire_estimated: bool
     copy_queues: list
     copies_predicted: numpy.ndarray  # [rank, queue] per step, between tiers
@@ -113,6 +117,10 @@ def load(path):
             wire_predicted=f["wire/predicted"][()],
             wire_sent=f["wire/sent"][()],
             wire_uncompressed=f["wire/uncompressed"][()],
+            wire_busy=f["wire/busy"][()],
+            wire_exposed=f["wire/exposed"][()],
+            compute_beside=f["wire/compute_beside"][()],
+            compute_alone=f["wire/compute_alone"][()],
             wire_estimated=bool(f["wire/sent"].attrs["estimated"]),
             copy_queues=_names(f["copies/queues"]),
             copies_predicted=f["copies/predicted"][()],

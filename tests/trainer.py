@@ -122,6 +122,9 @@ def check_times(record):
         complaints.append(f"the time categories of rank 0 sum to {spent[:, 0].sum():.6f} s, its steps to {wall.sum():.6f} s")
     if (seconds < -1e-9).any():  # `other` is what is left of the step: below zero if a stretch was charged twice
         complaints.append(f"a time category is negative: {seconds.min()} s")
+    exposed = [i for i, name in enumerate(record["time/categories"]) if name in (b"exposed_dp", b"exposed_tp", b"exposed_sp", b"exposed_pp")]
+    if not numpy.allclose(seconds[:, :, exposed].sum(axis=2), record["wire/exposed"].sum(axis=2), rtol=1e-6, atol=1e-9):
+        complaints.append(f"exposed by category {seconds[:, :, exposed].sum(axis=2)[0]} s, by wire axes {record['wire/exposed'].sum(axis=2)[0]} s")
     if not numpy.allclose(spent.sum(axis=0), wall.sum(), rtol=0.5, atol=1):  # loosely: a busy machine may hold up a rank
         complaints.append(f"the steps take {spent.sum(axis=0)} s on the ranks, by their categories, and {wall.sum()} s on rank 0's clock")
     return complaints

@@ -93,6 +93,10 @@ void read_ledgers(const Hdf5ImageReader& file, RunRecord& record) {
     record.wire_predicted = ints(file, "/wire/predicted", wire);
     record.wire_sent = ints(file, "/wire/sent", wire);
     record.wire_uncompressed = ints(file, "/wire/uncompressed", wire);
+    record.wire_busy = doubles(file, "/wire/busy", {record.steps.size(), n, record.wire_axes.size()});
+    record.wire_exposed = doubles(file, "/wire/exposed", {record.steps.size(), n, record.wire_axes.size()});
+    record.compute_beside = doubles(file, "/wire/compute_beside", {record.steps.size(), n});
+    record.compute_alone = doubles(file, "/wire/compute_alone", {record.steps.size(), n});
     record.wire_estimated = file.int_attribute("/wire/sent", "estimated") != 0;
     expect_names(file, "/copies/queues", RunRecord::copy_queues);
     const Dims copies = {n, RunRecord::copy_queues.size()};

@@ -140,6 +140,12 @@ void write_wire(Hdf5ImageWriter& file, const RunRecord& record) {
     file.dataset("/wire/uncompressed", {n, axes}, filled(record.wire_uncompressed, n * axes),
                  {"byte", "[rank, axis] bytes per step that each rank would send if no gradient were compressed"});
     file.attribute("/wire/sent", "estimated", std::int64_t{record.wire_estimated});
+    const std::size_t steps = record.steps.size();
+    file.dataset("/wire/busy", {steps, n, axes}, record.wire_busy, {"s", "[step, rank, axis] in which at least one move was under way"});
+    file.dataset("/wire/exposed", {steps, n, axes}, record.wire_exposed, {"s", "[step, rank, axis] in which the rank only waited for moves"});
+    file.dataset("/wire/compute_beside", {steps, n}, record.compute_beside, {"s", "[step, rank] arithmetic while a move was under way"});
+    file.dataset("/wire/compute_alone", {steps, n}, record.compute_alone,
+                 {"s", "[step, rank] what that arithmetic takes with none under way, by the like operations of the step"});
 }
 
 void write_copies(Hdf5ImageWriter& file, const RunRecord& record) {

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "record/hdf5_image.hpp"
+#include "record/overlap_report.hpp"
 #include "record/record_reader.hpp"
 #include "record/replace_file.hpp"
 #include "record/trace_report.hpp"
@@ -238,7 +239,7 @@ std::string run_summary(const RunRecord& record) {
                         model("ffn_hidden_size"), model("vocab_size"), model("seq_length"), input.value("train", "precision"));
     text += fmt::format("  grid       dp {}, tp {}, pp {}, sp {}\n", grid("dp"), grid("tp"), grid("pp"), grid("sp"));
     text += outcome(record, input) + loss_lines(record) + speed_line(record);
-    for (const std::string& ledger : {time_ledger(record), memory_ledger(record), wire_ledger(record), copies_ledger(record)})
+    for (const std::string& ledger : {time_ledger(record), memory_ledger(record), wire_ledger(record), overlap_ledger(record), copies_ledger(record)})
         if (!ledger.empty()) text += "\n" + ledger;
     return text;
 }

@@ -29,11 +29,19 @@ std::string lower(std::string text) {
 
 }  // namespace
 
-void RunRecord::add_step(const StepRow& row, const std::vector<double>& seconds) {
+void RunRecord::add_step(const StepRow& row, const std::vector<double>& seconds, const std::vector<double>& moves) {
     const std::size_t cells = coordinates.size() * categories.size();
     require(seconds.size() == cells, fmt::format("a step has {} seconds for {} cells of the time ledger", seconds.size(), cells));
+    const std::size_t axes = wire_axes.size(), moved = coordinates.size() * move_cells();
+    require(moves.size() == moved, fmt::format("a step has {} seconds for {} cells of its moves", moves.size(), moved));
     steps.push_back(row);
     time_seconds.insert(time_seconds.end(), seconds.begin(), seconds.end());
+    for (const double* rank = moves.data(); rank != moves.data() + moved; rank += move_cells()) {
+        wire_busy.insert(wire_busy.end(), rank, rank + axes);
+        wire_exposed.insert(wire_exposed.end(), rank + axes, rank + 2 * axes);
+        compute_beside.push_back(rank[2 * axes]);
+        compute_alone.push_back(rank[2 * axes + 1]);
+    }
 }
 
 void RunRecord::check_shapes() const {
@@ -44,6 +52,10 @@ void RunRecord::check_shapes() const {
     const std::size_t n = coordinates.size();
     sized("hosts", hosts.size(), n, false);
     sized("time_seconds", time_seconds.size(), steps.size() * n * categories.size(), false);
+    sized("wire_busy", wire_busy.size(), steps.size() * n * wire_axes.size(), false);
+    sized("wire_exposed", wire_exposed.size(), steps.size() * n * wire_axes.size(), false);
+    sized("compute_beside", compute_beside.size(), steps.size() * n, false);
+    sized("compute_alone", compute_alone.size(), steps.size() * n, false);
     sized("predicted_peak", predicted_peak.size(), n * peak_cells, true);
     sized("measured_peak", measured_peak.size(), n * peak_cells, true);
     sized("reserved", reserved.size(), n * tiers.size(), true);

@@ -65,6 +65,8 @@ struct RunRecord {
     std::vector<std::string> wire_axes;                   // dp, tp, sp, pp, and sets joined by +
     std::vector<std::int64_t> wire_predicted, wire_sent;  // [rank, axis] bytes per step
     std::vector<std::int64_t> wire_uncompressed;          // ... if no gradient were compressed
+    std::vector<double> wire_busy, wire_exposed;          // [step, rank, axis] seconds in which a move was under way, and a rank waited for one
+    std::vector<double> compute_beside, compute_alone;    // [step, rank] seconds of arithmetic while moves were under way; what it takes without
     bool wire_estimated = false;                          // wire_sent is a formula's, not a count
 
     std::vector<std::int64_t> copies_predicted, copies_moved;  // [rank, copy queue] bytes per step between tiers
@@ -75,8 +77,10 @@ struct RunRecord {
 
     std::int64_t ranks() const { return static_cast<std::int64_t>(coordinates.size()); }
 
-    // Appends a step and its [rank, category] seconds. Requires ranks() · categories.size() of them.
-    void add_step(const StepRow& row, const std::vector<double>& seconds);
+    // Appends a step, its [rank, category] seconds, and by rank what its moves took: wire_busy by axis, wire_exposed by axis, compute_beside,
+    // compute_alone. Requires ranks() · categories.size() and ranks() · move_cells() of them.
+    void add_step(const StepRow& row, const std::vector<double>& seconds, const std::vector<double>& moves);
+    std::size_t move_cells() const { return 2 * wire_axes.size() + 2; }
 
     // Programmer's check that every table has the shape its neighbours imply. The tables of memory, wire and copies may be empty as
     // long as nothing was measured (a run that ends early); they are written as zeros then.

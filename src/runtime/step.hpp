@@ -1,6 +1,7 @@
 // What goes into a step and what comes out of it. Plain data.
 #pragma once
 #include "ir/op.hpp"
+#include "runtime/overlap.hpp"
 #include "runtime/time_ledger.hpp"
 
 #include <array>
@@ -39,6 +40,10 @@ struct OpEvent {
     double begin = 0, end = 0;
 };
 
+// Of the moves over one set of axes: how long at least one was under way on this rank (for a receive from when its sender began), and how long the
+// calling thread did nothing else than wait for them or hand them over.
+struct WireSeconds { double busy = 0, exposed = 0; };
+
 // Bytes in use on one tier, in all and book by book, from before this op on.
 struct BytesInUse {
     std::int64_t bytes = 0;
@@ -55,6 +60,8 @@ struct StepResult {
     double seconds = 0;                        // wall time of this step on this rank = the sum of `time`
     Times time{};
     std::vector<std::int64_t> sent_bytes;      // by wire axes, as ExecutorOptions names them
+    std::vector<WireSeconds> wire;             // likewise
+    Beside beside;                             // of arithmetic and moves between ranks
     std::array<std::int64_t, tier_queues.size()> moved_bytes{};  // between tiers, by queue
     std::array<BytesInUse, tier_count> memory{};  // at each tier's high-water mark
     std::vector<OpEvent> events;

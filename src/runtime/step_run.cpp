@@ -2,6 +2,7 @@
 
 #include "runtime/bindings.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace quadrille {
@@ -10,6 +11,8 @@ StepRun::StepRun(const Tasks& tasks, Engine& engine, Copies* copies, const StepI
     : tasks_(tasks), engine_(engine), evidence_(engine.evidence()), copies_(copies), inputs_(inputs), tickets_(tasks.moves()),
       copy_tickets_(tasks.moves()), times_(tasks.moves()), ledger_(now()) {
     result_.sent_bytes.assign(tasks.accounts(), 0);
+    result_.wire.resize(tasks.accounts());
+    if (tasks.accounts() > 0) ran_.reserve(static_cast<std::size_t>(tasks.count()));
 }
 
 void StepRun::compute(std::int32_t op) {
@@ -19,8 +22,11 @@ void StepRun::compute(std::int32_t op) {
     evidence_.doing(Doing::computes, tasks_.origin(op), begin);
     task.kernel(inputs_);
     ledger_.charge(task.category, now());
+    if (task.like >= 0 && tasks_.accounts() > 0) ran_.push_back({task.like, {begin, ledger_.last()}});
     done(op, begin, ledger_.last());
 }
+
+void StepRun::expose(const Task& task, double seconds) { result_.wire[static_cast<std::size_t>(task.account)].exposed += seconds; }
 
 void StepRun::start(std::int32_t op) {
     const Task& task = tasks_.at(op);
@@ -34,7 +40,7 @@ void StepRun::start(std::int32_t op) {
         ledger_.charge(tasks_.at(move).category, now());
     }
     tickets_[slot(op)] = engine_.start(task.move, after_, &times_[slot(op)]);
-    ledger_.charge(task.category, now());
+    expose(task, ledger_.charge(task.category, now()));
 }
 
 void StepRun::start_between_tiers(std::int32_t op) {
@@ -70,10 +76,14 @@ void StepRun::move(std::int32_t op) {
 void StepRun::arrived(std::int32_t op) {
     const Task& task = tasks_.at(op);
     const MoveTimes& times = times_[slot(op)];
-    if (task.receives) ledger_.charge_split(Category::pipeline_idle, task.category, times.peer_entered, now());
-    else ledger_.charge(task.category, now());
-    if (task.between_tiers) result_.moved_bytes[tier_queue(task.between_tiers->queue)] += times.sent_bytes;
-    else result_.sent_bytes[static_cast<std::size_t>(task.account)] += times.sent_bytes;
+    const double waited = task.receives ? ledger_.charge_split(Category::pipeline_idle, task.category, times.peer_entered, now())
+                                        : ledger_.charge(task.category, now());
+    if (task.between_tiers) {
+        result_.moved_bytes[tier_queue(task.between_tiers->queue)] += times.sent_bytes;
+    } else {
+        expose(task, waited);
+        result_.sent_bytes[static_cast<std::size_t>(task.account)] += times.sent_bytes;
+    }
     done(op, times.entered, times.finished);
 }
 
@@ -82,6 +92,24 @@ void StepRun::done(std::int32_t op, double begin, double end) {
     if (task.scalar) scalars_.*task.scalar = *task.scalar_from;
     if (task.residual2) result_.residual2 += *task.residual2;
     if (inputs_.trace) result_.events.push_back({task.queue, op, begin, end});
+}
+
+// All moves are done, and have told their times.
+void StepRun::tell_overlap() {
+    std::vector<std::vector<Interval>> under_way(tasks_.accounts());
+    for (std::int32_t i = 0; i < tasks_.count(); ++i) {
+        const Task& task = tasks_.at(i);
+        if (task.slot < 0 || task.between_tiers) continue;
+        const MoveTimes& t = times_[slot(i)];
+        under_way[static_cast<std::size_t>(task.account)].push_back({std::max(t.entered, t.peer_entered), t.finished});
+    }
+    std::vector<Interval> all;
+    for (std::size_t a = 0; a < under_way.size(); ++a) {
+        under_way[a] = united(std::move(under_way[a]));
+        result_.wire[a].busy = total(under_way[a]);
+        all.insert(all.end(), under_way[a].begin(), under_way[a].end());
+    }
+    result_.beside = beside(ran_, united(std::move(all)), tasks_.likes());
 }
 
 StepResult StepRun::finish(World& world, int loss_rank) {
@@ -101,6 +129,7 @@ StepResult StepRun::finish(World& world, int loss_rank) {
         result_.updated = counts(scalars_.norm2, tasks_.stale(), inputs_);
         if (std::isfinite(scalars_.norm2)) result_.clip_factor = clip_factor(scalars_.norm2, tasks_.clip());
     }
+    if (tasks_.accounts() > 0) tell_overlap();
     result_.memory = tasks_.memory();
     if (inputs_.trace_memory) result_.timeline = tasks_.timeline();
     ledger_.charge(Category::other, now());

@@ -22,6 +22,8 @@ class StepRun {
     std::size_t slot(std::int32_t op) const { return static_cast<std::size_t>(tasks_.at(op).slot); }
     void start_between_tiers(std::int32_t op);
     void done(std::int32_t op, double begin, double end);
+    void expose(const Task& task, double seconds);  // waited for a move between ranks
+    void tell_overlap();
     void arrived(std::int32_t op);
 
     const Tasks& tasks_;
@@ -32,6 +34,7 @@ class StepRun {
     std::vector<Ticket> tickets_, after_;
     std::vector<CopyTicket> copy_tickets_;
     std::vector<MoveTimes> times_;
+    std::vector<Stretch> ran_;  // arithmetic, where there are moves
     StepScalars scalars_;
     StepResult result_;
     TimeLedger ledger_;

@@ -76,6 +76,7 @@ void Tasks::bind(std::int32_t i, Engine& engine) {
         task.kernel = bind_kernel(call);
         task.category = category_of(op.kind);
         if (task.kernel) task.does = Task::Does::compute;
+        if (task.kernel && task.category == Category::compute) task.like = likes_.number(program_, op);
         if (op.kind == Kind::adamw || op.kind == Kind::sgd) {
             clip_ = program_.attributes(op).clip;
             stale_ = program_.attributes(op).stale;

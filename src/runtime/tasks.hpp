@@ -20,6 +20,7 @@ struct Task {
     Category category = Category::compute;  // of its own time, or of waiting for it
     bool receives = false;                  // waiting for it is idling until the sender began
     Kernel kernel;
+    std::int32_t like = -1;                 // arithmetic: which ops do the same work (LikeOps); -1: none that is compared
     Move move;                              // between ranks
     int account = 0;                        // of the move: which wire axes its bytes count for, as ExecutorOptions lists them
     std::optional<TierMove> between_tiers;  // ... or between tiers of this one
@@ -47,6 +48,7 @@ class Tasks {
     std::size_t moves() const { return moves_; }
     bool between_tiers() const;  // whether there are such moves
     std::size_t accounts() const { return options_.wire_axes.size(); }
+    std::size_t likes() const { return likes_.count(); }
     double clip() const { return clip_; }    // of the program's updates,
     bool stale() const { return stale_; }    // as is this
     std::int64_t origin(std::int32_t op) const { return packed(Origin{options_.number, op, {}}); }
@@ -69,6 +71,7 @@ class Tasks {
     IndexLists lists_;
     std::vector<Task> tasks_;
     std::vector<std::int32_t> at_end_;
+    LikeOps likes_;
     MemoryMeter meter_;
     std::array<BytesInUse, tier_count> memory_{};
     std::vector<std::vector<BufferId>> dying_;  // by the op before which it is dead; filled for poisoning only

@@ -18,9 +18,9 @@ Category exposed(AxisSet axes) {
     return Category::exposed_pp;
 }
 
-void TimeLedger::charge_split(Category early, Category late, double moment, double now) {
+double TimeLedger::charge_split(Category early, Category late, double moment, double now) {
     charge(early, std::clamp(moment, last_, std::max(last_, now)));
-    charge(late, now);
+    return charge(late, now);
 }
 
 }  // namespace quadrille

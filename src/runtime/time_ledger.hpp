@@ -26,10 +26,15 @@ Category exposed(AxisSet axes);
 class TimeLedger {
   public:
     explicit TimeLedger(double now) : begin_(now), last_(now) {}
-    // Charges the time since the last call.
-    void charge(Category c, double now) { at(times_, c) += now - last_; last_ = now; }
-    // The same, split at `moment`: what is before it goes to `early`.
-    void charge_split(Category early, Category late, double moment, double now);
+    // Charges the time since the last call, and returns it.
+    double charge(Category c, double now) {
+        const double seconds = now - last_;
+        at(times_, c) += seconds;
+        last_ = now;
+        return seconds;
+    }
+    // The same, split at `moment`: what is before it goes to `early`. Returns what went to `late`.
+    double charge_split(Category early, Category late, double moment, double now);
     double last() const { return last_; }
     double seconds() const { return last_ - begin_; }
     const Times& times() const { return times_; }

@@ -1,6 +1,7 @@
 #include "train/trainer.hpp"
 
 #include "comm/evidence.hpp"
+#include "record/overlap_report.hpp"
 #include "train/agree.hpp"
 #include "train/divergence.hpp"
 #include "train/learning_rate.hpp"
@@ -69,6 +70,15 @@ std::vector<TracedMemory> memory_over_time(const StepResult& r, std::int64_t ran
     return rows;
 }
 
+// As the record takes them (RunRecord::add_step).
+std::vector<double> seconds_of_moves(const StepResult& r) {
+    std::vector<double> seconds;
+    for (const WireSeconds& w : r.wire) seconds.push_back(w.busy);
+    for (const WireSeconds& w : r.wire) seconds.push_back(w.exposed);
+    seconds.insert(seconds.end(), {r.beside.seconds, r.beside.alone});
+    return seconds;
+}
+
 // The sign of a NaN says nothing, but would be printed.
 double without_nan_sign(double x) { return std::isnan(x) ? std::fabs(x) : x; }
 
@@ -127,7 +137,8 @@ Exit Trainer::run() {
         const double end = now();
         at(r.time, Category::data) += loaded - wait;
         at(r.time, Category::other) += (end - begin) - (loaded - wait) - r.seconds;
-        pending_.push_back({{k, r.loss, r.grad_norm, r.clip_factor, lr, scale(), r.tokens, end - begin, 0}, r.time, batch.batch.hash, r.residual2});
+        pending_.push_back({{k, r.loss, r.grad_norm, r.clip_factor, lr, scale(), r.tokens, end - begin, 0}, r.time, seconds_of_moves(r),
+                            batch.batch.hash, r.residual2});
         begin = end;
         console_.step(pending_.back().row);
         if (diverged(r, k)) return Exit::diverged;
@@ -249,12 +260,13 @@ void Trainer::flush() {
     const bool counts = c[Axis::tp] == 0 && c[Axis::tq] == 0 && c[Axis::pp] == 0 && c[Axis::sp] == 0;
     for (Pending& p : pending_) {
         const std::vector<double> times = s_.world.gather(std::span<const double>(p.times));
+        const std::vector<double> moves = s_.world.gather(std::span<const double>(p.moves));
         const std::int64_t hash = counts ? static_cast<std::int64_t>(p.hash) : 0;
         for (const std::int64_t h : s_.world.gather(std::span<const std::int64_t>(&hash, 1))) p.row.data_hash += static_cast<std::uint64_t>(h);
         double residual2 = 0;
         for (const double x : s_.world.gather(std::span<const double>(&p.residual2, 1))) residual2 += x;
         p.row.residual_norm = std::sqrt(residual2);
-        if (s_.world.rank() == 0) s_.record.add_step(p.row, times);
+        if (s_.world.rank() == 0) s_.record.add_step(p.row, times, moves);
     }
     pending_.clear();
     on_first_rank(s_.world, [&] { if (writer_.due()) write_record(); return std::string(); });
@@ -288,6 +300,7 @@ void Trainer::close(Exit exit) {
         if (s_.config.output.trace) write_trace(s_.config.output.directory, trace_);
         return std::string();
     });
+    if (const std::string moves = s_.world.rank() == 0 ? overlap_line(s_.record) : ""; !moves.empty()) console_.print(moves);
     console_.print(fmt::format("record: {}", writer_.path().string()));
 }
 

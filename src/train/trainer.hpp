@@ -20,7 +20,7 @@ class Trainer {
 
   private:
     // A step's row, this rank's times and what it knows of its own, kept until the next log interval gathers them.
-    struct Pending { StepRow row; Times times; std::uint64_t hash; double residual2; };
+    struct Pending { StepRow row; Times times; std::vector<double> moves; std::uint64_t hash; double residual2; };
 
     StepResult train_step(std::int64_t step, const StepBatch&, double lr);
     void note_memory(const StepResult&);

@@ -26,10 +26,18 @@ void check_same(const Trained& grid, const Trained& one, double tolerance) {
         CHECK(std::accumulate(a.time.begin(), a.time.end(), 0.0) == doctest::Approx(a.seconds).epsilon(1e-9));
         CHECK(a.memory[0].bytes == std::accumulate(grid.predicted.books.begin(), grid.predicted.books.end(), std::int64_t{0}));
         CHECK(a.memory[0].books == grid.predicted.books);
+        double exposed = 0;
         for (std::size_t i = 0; i < grid.wire_axes.size(); ++i) {
             CAPTURE(grid.wire_axes[i]);
             CHECK(a.sent_bytes[i] == grid.wire.at(grid.wire_axes[i]));
+            CHECK(a.wire[i].busy > 0);
+            CHECK(a.wire[i].busy < a.seconds);
+            exposed += a.wire[i].exposed;
         }
+        const double charged = at(a.time, Category::exposed_dp) + at(a.time, Category::exposed_tp) + at(a.time, Category::exposed_sp) +
+                               at(a.time, Category::exposed_pp);
+        CHECK(exposed == doctest::Approx(charged).epsilon(1e-9));
+        CHECK(a.beside.seconds <= at(a.time, Category::compute));
     }
     if (world().rank() != 0) return;
     double worst = 0;

@@ -66,6 +66,8 @@ def check_loading(directory):
     assert run.huge_pages.tolist() == [[1 << 17, -1, 0], [1 << 18, 1 << 17, 0]]
     assert run.shared.tolist() == [0, 1 << 18]
     assert run.wire_axes == ["tp", "dp+sp"] and run.wire_sent.tolist() == [[5, 6], [7, 8]]
+    assert run.wire_busy[0].tolist() == [[1.01, 1.02], [1.07, 1.08]] and run.wire_exposed[0].tolist() == [[1.03, 1.04], [1.09, 1.1]]
+    assert run.compute_beside[1].tolist() == [2.05, 2.11] and run.compute_alone[1].tolist() == [2.06, 2.12]
     assert run.copy_queues == ["copy_in", "copy_out", "disk"] and run.copies_moved.tolist() == [[13, 14, 0], [15, 16, 0]]
     assert run.tokens_per_second == 512 and run.model_flops == 1e21 and run.complete
 

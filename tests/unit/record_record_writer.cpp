@@ -30,6 +30,10 @@ void check_equal_tables(const RunRecord& a, const RunRecord& b) {
     CHECK(a.process_peak == b.process_peak);
     CHECK(a.wire_predicted == b.wire_predicted);
     CHECK(a.wire_sent == b.wire_sent);
+    CHECK(a.wire_busy == b.wire_busy);
+    CHECK(a.wire_exposed == b.wire_exposed);
+    CHECK(a.compute_beside == b.compute_beside);
+    CHECK(a.compute_alone == b.compute_alone);
     CHECK(a.wire_uncompressed == b.wire_uncompressed);
     CHECK(a.copies_predicted == b.copies_predicted);
     CHECK(a.copies_moved == b.copies_moved);
@@ -128,7 +132,7 @@ TEST_CASE("every dataset has a unit and a description, by HDF5's own interface")
     CHECK(H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &found) >= 0);
     H5Fclose(file);
     CHECK(found.bare.empty());
-    CHECK(found.paths.size() == 34);
+    CHECK(found.paths.size() == 38);
     for (const char* path : {"/grid/coordinates", "/steps/data_hash", "/evaluation/seconds", "/time/seconds",
                              "/memory/measured_peak", "/wire/sent", "/copies/moved", "/flops/hardware"})
         CHECK(found.paths.contains(path));
@@ -148,7 +152,9 @@ TEST_CASE("a table of the wrong shape is the programmer's fault") {
     record.measured_peak.pop_back();
     RecordWriter writer(directory.path());
     CHECK_THROWS_AS(writer.write(record), std::logic_error);
-    CHECK_THROWS_AS(record.add_step({}, {1.0}), std::logic_error);
+    CHECK_THROWS_AS(record.add_step({}, {1.0}, std::vector<double>(2 * record.move_cells())), std::logic_error);
+    CHECK_THROWS_AS(record.add_step({}, std::vector<double>(2 * RunRecord::categories.size()), {1.0}), std::logic_error);
+    CHECK(record.steps.size() == 3);
     CHECK(files_in(directory.path()) == 0);
 }
 

@@ -50,7 +50,7 @@ TEST_CASE("the time ledger sums to the wall clock") {
     seconds[3] = 1;                                 // rank 0 exposed_tp
     seconds[RunRecord::categories.size()] = 2;      // rank 1 compute
     seconds[RunRecord::categories.size() + 3] = 2;  // rank 1 exposed_tp
-    record.add_step({1, 5, 1, 1, 1e-3, 1, 100, 4, 0}, seconds);
+    record.add_step({1, 5, 1, 1, 1e-3, 1, 100, 4, 0}, seconds, std::vector<double>(2 * record.move_cells()));
     const std::string text = time_ledger(record);
     CHECK(has(text, "  compute      2.50 s    62.5 %   3.00 s         0\n"));
     CHECK(has(text, "  exposed_tp   1.50 s    37.5 %   2.00 s         1\n"));

@@ -14,12 +14,15 @@ inline RunRecord sample_record(std::int64_t steps = 3) {
     record.environment = {{"mpi", "Some MPI 4.1"}, {"device", "cpu"}, {"blas", "a library"}};
     record.coordinates = {{0, 0, 0, 0}, {0, 1, 0, 0}};
     record.hosts = {"alpha", "beta"};
+    record.wire_axes = {"tp", "dp+sp"};
     for (std::int64_t k = 1; k <= steps; ++k) {
         std::vector<double> seconds(2 * RunRecord::categories.size());
         for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i] = 0.001 * static_cast<double>(i + 1) + static_cast<double>(k);
+        std::vector<double> moves(2 * record.move_cells());
+        for (std::size_t i = 0; i < moves.size(); ++i) moves[i] = 0.01 * static_cast<double>(i + 1) + static_cast<double>(k);
         record.add_step({k, 5.5 - 0.25 * static_cast<double>(k), 1.5, 0.5, 1e-3, 1, 256, 0.5,
                          0xFFFFFFFFFFFFFFF0ull + static_cast<std::uint64_t>(k), 0.0625 * static_cast<double>(k)},
-                        seconds);
+                        seconds, moves);
     }
     record.evaluations = {{2, 5.125, 0.25}};
     for (std::size_t i = 0; i < 2 * RunRecord::peak_cells; ++i)
@@ -29,7 +32,6 @@ inline RunRecord sample_record(std::int64_t steps = 3) {
     record.huge_pages = {1 << 17, RunRecord::not_told, 0, 1 << 18, 1 << 17, 0};
     record.shared = {0, 1 << 18};
     record.process_peak = {1 << 20, 1 << 21};
-    record.wire_axes = {"tp", "dp+sp"};
     record.wire_predicted = {1, 2, 3, 4};
     record.wire_sent = {5, 6, 7, 8};
     record.wire_uncompressed = {17, 18, 19, 20};
