@@ -76,7 +76,10 @@ needs=(
     "has_header fmt/core.h:fmt:libfmt-dev:fmt:fmt"
     "has_header xxhash.h:xxHash:libxxhash-dev:xxhash:xxhash"
 )
-wishes=("has_header liburing.h:liburing (without it threads read and write the NVMe tier):liburing-dev:liburing:liburing")
+wishes=(
+    "has_header liburing.h:liburing (without it threads read and write the NVMe tier):liburing-dev:liburing:liburing"
+    "has_header hwloc.h:hwloc (without it grid.order auto does not tell sockets apart):libhwloc-dev:hwloc:hwloc"
+)
 if [[ $tests == ON ]]; then
     needs+=(
         "has_header doctest/doctest.h:doctest:doctest-dev:doctest:doctest"

@@ -92,9 +92,10 @@ def stop(process):
 
 
 def read_record(folder):
-    """The record's datasets as {path: array}, the root's attributes under "attributes", those of two groups under their names."""
+    """The record's datasets as {path: array}, the root's attributes under "attributes", those of three groups under their names."""
     with h5py.File(folder / "run.h5", "r") as file:
-        record = {"attributes": dict(file.attrs), "config": dict(file["config"].attrs), "environment": dict(file["environment"].attrs)}
+        record = {"attributes": dict(file.attrs), "config": dict(file["config"].attrs), "choices": dict(file["choices"].attrs),
+                  "environment": dict(file["environment"].attrs)}
         file.visititems(lambda path, item: record.update({path: item[()]}) if isinstance(item, h5py.Dataset) else None)
     return record
 

@@ -94,4 +94,10 @@ class Bucket {
 
 void bucket(Program& p, std::int64_t bucket_bytes) { Bucket(p, bucket_bytes).run(); }
 
+bool travels_in_buckets(const Program& p, const Op& op) {
+    if (op.inputs <= 1) return bucketed(p, op);
+    // Nothing else of several flat tensors goes over these axes.
+    return op.kind == Kind::redistribute && p.type(p.inputs(op)[0]).dims != 0 && (data_axes | AxisSet(Axis::sp)).contains(change_of(p, op).axes);
+}
+
 }  // namespace quadrille

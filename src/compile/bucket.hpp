@@ -10,4 +10,7 @@ namespace quadrille {
 // stay by themselves.
 void bucket(Program&, std::int64_t bucket_bytes);
 
+// Whether an op is such a move, by itself or joined already.
+bool travels_in_buckets(const Program&, const Op&);
+
 }  // namespace quadrille

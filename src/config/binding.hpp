@@ -52,10 +52,10 @@ inline void from_value(const Value& v, std::vector<int>& x) {
 template <auto Section, auto Member>
 Binding bind() {
     return {[](const Config& c) { return to_value((c.*Section).*Member); },
-            [](Config& c, const Value& v) { from_value(v, (c.*Section).*Member); }};
+            [](Config& c, const Value& v) { from_value(v, (c.*Section).*Member); }, {}};
 }
 
-// The same where 0, or the empty text, in Config stands for the key's word.
+// The same where 0, an empty text or an empty list in Config stands for the key's word.
 template <auto Section, auto Member>
 Binding bind_or_word() {
     Binding binding = bind<Section, Member>();
@@ -63,6 +63,7 @@ Binding bind_or_word() {
         const auto& x = (c.*Section).*Member;
         return x == std::remove_cvref_t<decltype(x)>{} ? Value() : to_value(x);
     };
+    binding.leave_open = [](Config& c) { (c.*Section).*Member = {}; };
     return binding;
 }
 

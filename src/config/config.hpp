@@ -1,5 +1,5 @@
-// The input file, resolved: every `auto` replaced by what was derived from it. Plain data; `load_config` (config/load.hpp)
-// makes it, nobody changes it. Keys that have one value only in this build have no member here.
+// The input file, resolved: every `auto` replaced by what was derived from it, but for two that ask the machine (plan/choices.hpp). Plain data, made
+// by `load_config` (config/load.hpp); nobody else changes it. Keys that have one value only in this build have no member here.
 //
 // Names are those of the input file, section by section (inputs/reference.yaml explains each).
 #pragma once
@@ -52,7 +52,7 @@ struct LoraConfig {
 
 struct GridConfig {
     int dp = 1, tp = 1, pp = 1, sp = 1;
-    std::vector<std::string> order = {"tp", "sp", "dp", "pp"};  // fastest-varying first
+    std::vector<std::string> order = {"tp", "sp", "dp", "pp"};  // fastest-varying first; empty: left to the machine (plan/choices.hpp)
     int pretend_nodes = 0;  // 0: the nodes are what they are
     std::int64_t ranks() const { return std::int64_t{dp} * tp * pp * sp; }
     bool operator==(const GridConfig&) const = default;
@@ -94,7 +94,7 @@ struct OffloadConfig {
 };
 struct CommConfig {
     CollectiveAlgorithm algorithm = CollectiveAlgorithm::automatic;
-    std::int64_t bucket_size = 25 << 20;  // bytes
+    std::int64_t bucket_size = 25 << 20;  // bytes; 0: left to the machine (plan/choices.hpp)
     std::int64_t max_count = 0;           // elements per message; 0: as many as the message library takes
     bool check = false;                   // members compare what they are about to do before each collective
     bool overlap = true;

@@ -58,7 +58,7 @@ Key choice(std::string_view path, std::string comment, std::vector<std::string> 
 // A choice between auto and names for the same thing: `resolved` is what it comes to.
 inline Key settled(std::string_view path, std::vector<std::string> choices, std::string resolved, std::vector<std::string> later,
                    std::string comment) {
-    Key key = row(path, KeyType::choice, choices[0], {[resolved](const Config&) { return resolved; }, {}}, std::move(comment));
+    Key key = row(path, KeyType::choice, choices[0], {[resolved](const Config&) { return resolved; }, {}, {}}, std::move(comment));
     key.choices = std::move(choices);
     key.later = std::move(later);
     return key;

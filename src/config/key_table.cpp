@@ -59,11 +59,12 @@ void grid_keys(std::vector<Key>& k) {
     k.push_back(integer("grid.pp", "1", from(1, most_ranks), bind<g, &G::pp>(), "pipeline parallel: cuts the layers into stages"));
     k.push_back(integer("grid.sp", "1", from(1, most_ranks), bind<g, &G::sp>(),
                         "cuts every sequence (context parallelism); Megatron's sequence parallel is tensor.sequence_parallel"));
-    k.push_back(with(row("grid.order", KeyType::order, "tp-sp-dp-pp", bind<g, &G::order>(),
-                         "fastest-varying axis first: which ranks are neighbours"),
-                     {"auto"}));
+    k.push_back(or_word(row("grid.order", KeyType::order, "tp-sp-dp-pp", bind_or_word<g, &G::order>(),
+                            "fastest-varying axis first: which ranks are neighbours; auto = the axes that send most over the links that are measured "
+                            "to be fastest"),
+                        "auto"));
     k.push_back(integer("grid.pretend_nodes", "0", from(0, 1024), bind<g, &G::pretend_nodes>(),
-                        "for tests: split this machine into so many nodes, for comm.algorithm; 0 = as it is"));
+                        "for tests: split this machine into so many nodes, for comm.algorithm and grid.order; 0 = as it is"));
     k.push_back(flag("tensor.sequence_parallel", "false", bind<&C::tensor, &TensorConfig::sequence_parallel>(),
                      "between the tp regions each tp rank holds a part of the sequence (Megatron)"));
     k.push_back(choice<&C::sequence, &SequenceConfig::method>(
@@ -118,9 +119,10 @@ void comm_keys(std::vector<Key>& k) {
         "comm.algorithm", "how collectives run: ring by messages, shared through memory where a group is inside one node (the same bits), "
                           "hierarchical shared inside nodes and ring across, native by the MPI library; auto = ring or shared, whichever was "
                           "measured to be faster"));
-    k.push_back(with(bytes("comm.bucket_size", "25MiB", from(1, most_bytes), bind<c, &M::bucket_size>(),
-                           "gradients are reduced in pieces of this size"),
-                     {"auto"}));
+    k.push_back(or_word(bytes("comm.bucket_size", "25MiB", from(1, most_bytes), bind_or_word<c, &M::bucket_size>(),
+                              "gradients of whole units are reduced together, as soon as they hold so much; auto = by the links' measured speed and "
+                              "the backward pass's time"),
+                        "auto"));
     k.push_back(integer("comm.max_count", "auto", from(1, 2147483647.0), bind_or_word<c, &M::max_count>(),
                         "elements per message; auto = as many as MPI takes"));
     k.push_back(flag("comm.check", "false", bind<c, &M::check>(),

@@ -62,7 +62,7 @@ std::string allowed(const Key& key) {
         case KeyType::paths: return "a list of texts" + word;
         case KeyType::integers: return "a list of integers" + range + word;
         case KeyType::weights: return "one to three weights, such as \"969,30,1\"" + word;
-        case KeyType::order: return "the axes tp, sp, dp and pp in some order, joined by dashes";
+        case KeyType::order: return "the axes tp, sp, dp and pp in some order, joined by dashes" + word;
         case KeyType::map: return key.word.empty() ? "{}" : key.word;
     }
     return "";

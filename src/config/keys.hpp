@@ -40,6 +40,7 @@ struct Range {
 struct Binding {
     std::function<Value(const Config&)> get;
     std::function<void(Config&, const Value&)> set;  // empty: the value has no place, since there is one only
+    std::function<void(Config&)> leave_open;         // to what stands there for the key's word; empty: the word means the default
 };
 
 struct Key {

@@ -156,9 +156,12 @@ Place Settings::place(std::string_view path) const {
 }
 
 void Settings::apply(Config& config) const {
-    for (const Key& key : keys())
-        if (const auto found = values_.find(key.path()); found != values_.end() && key.binding.set)
-            key.binding.set(config, found->second);
+    for (const Key& key : keys()) {
+        const std::string path = key.path();
+        const auto found = values_.find(path);
+        if (found != values_.end() && key.binding.set) key.binding.set(config, found->second);
+        if (found == values_.end() && written(path) && !broken(path) && key.binding.leave_open) key.binding.leave_open(config);
+    }
 }
 
 }  // namespace quadrille::input

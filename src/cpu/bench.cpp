@@ -85,6 +85,10 @@ std::vector<BenchRow> bench_gemm() {
     return rows;
 }
 
+double product_rate(std::int64_t m, std::int64_t n, std::int64_t k, DType type) {
+    return 1e9 * bench_product({m, n, k, false, false}, type).rate;
+}
+
 std::vector<BenchRow> bench_memory() {
     constexpr std::int64_t count = std::int64_t{1} << 26;  // fp32 elements: 256 MiB a buffer
     const Buffer a(4 * count), b(4 * count), c(4 * count);

@@ -1,6 +1,8 @@
 // Measures what this machine can do: the rate of matrix products and of memory, on the calling thread's OpenMP team. Returns
 // rows and prints nothing. The ratios of tests/bench compare against these.
 #pragma once
+#include "ir/dtype.hpp"
+
 #include <string>
 #include <vector>
 
@@ -17,6 +19,9 @@ struct BenchRow {
 
 // Forward, input-gradient and weight-gradient products of a GPT-2 124M block and head over 2048 tokens, in both precisions.
 std::vector<BenchRow> bench_gemm();
+
+// FLOP/s of one product of these sizes, the median of five: some milliseconds where they are small.
+double product_rate(std::int64_t m, std::int64_t n, std::int64_t k, DType);
 
 // Copy, add and fill of buffers far larger than the caches. Rates count bytes read plus bytes written.
 std::vector<BenchRow> bench_memory();

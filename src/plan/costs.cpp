@@ -51,11 +51,11 @@ Member member(const Grid& grid, AxisSet axes, Holders holders, const Coordinate&
     return {std::ssize(coordinates) * grid.size(inner), here * grid.size(inner) + grid.position(at, inner)};
 }
 
-std::int64_t redistribute_bytes(const Program& p, const Op& op, const Coordinate& at) {
+MoveCost redistribute_cost(const Program& p, const Op& op, const Coordinate& at) {
     const Change c = change(p, op);
     const Grid& grid = p.grid();
     const auto [n, me] = member(grid, c.axes, p.destination(op).holders, at);
-    std::int64_t bytes = 0;
+    std::int64_t bytes = 0, hops = 0;
     for (std::size_t i = 0; i < op.inputs; ++i) {
         const TensorType& x = p.type(p.inputs(op)[i]);
         const std::int64_t size = bytes_of(x.dtype), in = local_count(grid, x), out = local_count(grid, p.type(p.outputs(op)[i]));
@@ -63,20 +63,27 @@ std::int64_t redistribute_bytes(const Program& p, const Op& op, const Coordinate
             case Pair::all_reduce: {
                 const std::int64_t mine = equal_cut(in, n, me).count;
                 bytes += size * (in - mine + mine * (n - 1));
+                hops = 2 * (n - 1);
                 break;
             }
-            case Pair::reduce_scatter: bytes += size * (in - out); break;
-            case Pair::all_gather: bytes += size * in * (n - 1); break;
-            case Pair::all_to_all: bytes += size * (in - in / n); break;
-            case Pair::ring_shift: bytes += size * in; break;
+            case Pair::reduce_scatter: bytes += size * (in - out), hops = n - 1; break;
+            case Pair::all_gather: bytes += size * in * (n - 1), hops = n - 1; break;
+            case Pair::all_to_all: bytes += size * (in - in / n), hops = n - 1; break;
+            case Pair::ring_shift: bytes += size * in, hops = 1; break;
             case Pair::slice:
             case Pair::first_keeps: break;
         }
     }
-    return bytes;
+    return {c.axes, bytes, hops};
 }
 
 }  // namespace
+
+MoveCost move_cost(const Program& p, const Op& op, const Coordinate& at) {
+    if (op.kind == Kind::send) return {Axis::pp, local_bytes(p.grid(), p.type(p.inputs(op)[0])), 1};
+    if (op.kind == Kind::recv) return {Axis::pp, 0, 0};  // the sender's bytes, but a wire of this rank too
+    return redistribute_cost(p, op, at);
+}
 
 double model_flops(const Config& config) {
     const ModelConfig& m = config.model;
@@ -139,12 +146,10 @@ std::vector<ActionCosts> chunk_costs(const Compiled& c) {
 
 std::map<std::string, std::int64_t> wire_bytes(const Program& p, const Coordinate& at) {
     std::map<std::string, std::int64_t> out;
-    const std::string stages = wire_name(p.grid(), Axis::pp);
     for (const Op& op : p.ops) {
-        if (op.kind == Kind::send) out[stages] += local_bytes(p.grid(), p.type(p.inputs(op)[0]));
-        if (op.kind == Kind::recv) out.try_emplace(stages, 0);  // the sender's bytes, but a wire of this rank too
-        if (op.kind != Kind::redistribute || op.queue != Queue::collective) continue;
-        out[wire_name(p.grid(), change(p, op).axes)] += redistribute_bytes(p, op, at);
+        if (!moves_between_ranks(op)) continue;
+        const MoveCost cost = move_cost(p, op, at);
+        out[wire_name(p.grid(), cost.axes)] += cost.bytes;
     }
     return out;
 }

@@ -21,6 +21,14 @@ double hardware_flops(const Compiled&, const Grid&);
 // FLOPs of the parts of each chunk, from the ops of its first microbatch.
 std::vector<ActionCosts> chunk_costs(const Compiled&);
 
+// A move between ranks: what it costs the rank at a coordinate, by the formula below, and how many messages follow each other round the ring.
+struct MoveCost {
+    AxisSet axes;
+    std::int64_t bytes = 0, hops = 0;
+};
+constexpr bool moves_between_ranks(const Op& op) { return op.queue == Queue::collective || op.queue == Queue::stage; }
+MoveCost move_cost(const Program&, const Op&, const Coordinate&);
+
 // Bytes per step that count for the rank at this coordinate, by set of axes. A byte counts for the rank whose data it is, once per peer
 // that it goes to: with n members, my slice `mine` of `whole` bytes: reduce-scatter whole - mine, all-gather mine (n - 1),
 // all-reduce the sum of both, all-to-all what goes to others, ring step and send the buffer.

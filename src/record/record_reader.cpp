@@ -124,6 +124,7 @@ RunRecord read_record(const std::filesystem::path& path, RecordOrigin* origin) {
     record.exit_code = file.int_attribute("/", "exit_code");
     record.complete = file.int_attribute("/", "complete") != 0;
     record.config_yaml = file.text_attribute("/config", "yaml");
+    record.choices = file.text_attributes("/choices");
     record.environment = file.text_attributes("/environment");
     read_grid(file, record);
     read_steps(file, record.steps);

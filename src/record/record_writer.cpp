@@ -53,6 +53,8 @@ void write_origin(Hdf5ImageWriter& file, const RunRecord& record) {
     file.attribute("/", "complete", std::int64_t{record.complete});
     file.group("/config");
     file.attribute("/config", "yaml", record.config_yaml);
+    file.group("/choices");
+    for (const auto& [key, value] : record.choices) file.attribute("/choices", key, value);
     file.group("/environment");
     for (const auto& [name, value] : record.environment)
         if (name != "hosts") file.attribute("/environment", name, value);

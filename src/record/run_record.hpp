@@ -50,6 +50,8 @@ struct RunRecord {
     std::string start_time;                          // UTC, ISO 8601; see utc_now
     std::map<std::string, std::string> environment;  // mpi, device, blas, slurm_job_id, ...; `hosts` is derived from below
 
+    std::map<std::string, std::string> choices;      // what `auto` took where the machine was asked: key, value and reason
+
     std::vector<std::array<std::int64_t, 4>> coordinates;  // [rank] dp, tp, pp, sp
     std::vector<std::string> hosts;                        // [rank]
 

@@ -1,5 +1,6 @@
 #include "config/load.hpp"
 #include "ir/print.hpp"
+#include "plan/choices.hpp"
 #include "plan/plan.hpp"
 #include "train/commands.hpp"
 #include "train/device.hpp"
@@ -39,6 +40,18 @@ PlanArguments parse(const Words& words) {
     return a;
 }
 
+// On a machine that nobody has seen: nodes as pretended, or of eight ranks.
+Choices choose_unseen(const Config& config) {
+    const std::int64_t ranks = config.grid.ranks(), nodes = config.grid.pretend_nodes;
+    Machine machine;
+    machine.links = assumed_topology(ranks, nodes > 0 ? (ranks + nodes - 1) / nodes : 8);
+    try {
+        return choose(config, workspace_of(config), machine);
+    } catch (const TypingError& e) {
+        throw Error(Exit::refused, std::string("the model does not fit the grid: ") + e.what());
+    }
+}
+
 }  // namespace
 
 int plan_command(const Words& words) {
@@ -46,18 +59,24 @@ int plan_command(const Words& words) {
     Job job;
     job.ranks = a.ranks;
     std::vector<std::string> warnings;
-    const Config config = load_config(a.input, a.overrides, job, &warnings);
+    Choices choices{load_config(a.input, a.overrides, job, &warnings), {}};
+    if (leaves_open(choices.config)) choices = choose_unseen(choices.config);
+    const Config& config = choices.config;
     for (const std::string& w : warnings) fmt::print(stderr, "quadrille: warning: {}\n", w);
     if (a.resolved) {
         fmt::print("{}", to_yaml(config));
         return 0;
     }
     const Workspace workspace = workspace_of(config);
-    const Variation vary = [&](const Words& more) { return load_config(a.input, merged_overrides(a.overrides, more), job); };
+    const Variation vary = [&](const Words& more) { return settled_like(load_config(a.input, merged_overrides(a.overrides, more), job), config); };
     std::vector<Program> programs;
     const Plan plan = make_plan(config, workspace, a.input == "-" ? Variation{} : vary, &programs);
     if (a.json) fmt::print("{}", json(plan));
-    else if (!a.program) fmt::print("{}\n{}", to_yaml(config), text(plan));
+    else if (!a.program) {
+        fmt::print("{}\n", to_yaml(config));
+        for (const Choice& c : choices.made) fmt::print("{}\n", text(c));
+        fmt::print("{}", text(plan));
+    }
     if (a.program && !a.json)
         for (const Program& p : programs) fmt::print("program of pp {}\n{}", p.coordinate, text(p));
     return plan.fits ? 0 : static_cast<int>(Exit::no_memory);

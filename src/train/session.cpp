@@ -11,6 +11,7 @@
 #include "train/collectives.hpp"
 #include "train/device.hpp"
 #include "train/machine.hpp"
+#include "train/settle.hpp"
 
 #include <fmt/ranges.h>
 #include <omp.h>
@@ -53,6 +54,12 @@ void Session::read_input(const Arguments& arguments) {
     const std::string text = on_first_rank(world, [&] { return to_yaml(load_config(arguments.input, arguments.overrides, job_, &warnings)); });
     config = parse_resolved(text);
     omp_set_num_threads(config.device.threads);
+    Choices choices = settle(world, config);
+    config = std::move(choices.config);
+    for (const Choice& c : choices.made) {
+        notes.push_back(quadrille::text(c));
+        record.choices[c.key] = fmt::format("{}, {}", c.value, c.reason);
+    }
 }
 
 void Session::compile_programs() {
@@ -126,7 +133,7 @@ void Session::check_tier(Tier tier, const Arguments& arguments) {
         bound.device.host_memory_limit = tier == Tier::host ? least : given ? host : 1;
         if (tier == Tier::device) bound.device.memory_limit = least;
         const Variation vary = [&](const std::vector<std::string>& more) {
-            return load_config(arguments.input, merged_overrides(arguments.overrides, more), job_);
+            return settled_like(load_config(arguments.input, merged_overrides(arguments.overrides, more), job_), config);
         };
         const std::vector<Suggestion> found =
             arguments.input == "-" ? std::vector<Suggestion>{} : suggest(bound, workspace_of(config), vary, step_cost(training));

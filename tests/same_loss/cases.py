@@ -233,7 +233,7 @@ GROUPS = {
         *close("dropout-llama", "dp2 tp2 pp2", "tp4", "sp4", "pp2 interleaved v2"),
     ],
     "bitwise": [
-        *bits("gpt", "dp4", "comm.overlap=false", "comm.bucket_size=1", "comm.bucket_size=4000", "comm.bucket_size=1GiB",
+        *bits("gpt", "dp4", "comm.overlap=false", "comm.bucket_size=1", "comm.bucket_size=4000", "comm.bucket_size=1GiB", "comm.bucket_size=auto",
               "comm.max_count=1000", ""),
         *bits("gpt", "dp2 tp2 megatron-sp", "comm.overlap=false", "comm.max_count=1000"),
         *bits("llama", "dp2 sp2", "comm.overlap=false", "comm.bucket_size=4000", "comm.max_count=1000"),

@@ -134,10 +134,15 @@ TEST_CASE_FIXTURE(ConfigFixture, "keys and values of later parts are refused as 
               .empty());
     CHECK(refusal("offload: {block_size: 1048576}\nsharding: {shard_size: 1}\ncomm: {backend: mpi, algorithm: ring}\n").empty());
     CHECK(load("model: {}\n").comm.algorithm == CollectiveAlgorithm::automatic);
+    const Config open = load("comm: {bucket_size: auto}\ngrid: {order: auto}\n");  // what only the machine can tell
+    CHECK(open.comm.bucket_size == 0);
+    CHECK(open.grid.order.empty());
+    const Config given = load("comm: {bucket_size: auto}\ngrid: {order: auto}\n", {"comm.bucket_size=7", "grid.order=pp-tp-sp-dp"});
+    CHECK(given.comm.bucket_size == 7);
+    CHECK(given.grid.order.front() == "pp");
+    CHECK(load("grid: {order: pp-tp-sp-dp}\n", {"grid.order=auto"}).grid.order.empty());
     CHECK(load("comm: {algorithm: native}\n").comm.algorithm == CollectiveAlgorithm::native);
     for (const char* text : {"comm: {backend: nccl}",
-                             "comm: {bucket_size: auto}",
-                             "grid: {order: auto}",
                              "train: {deterministic: grid}",
                              "train: {time_limit: 60}",
                              "device: {backend: cuda}",

@@ -38,6 +38,7 @@ TEST_CASE_FIXTURE(ConfigFixture, "the resolved text loads as the same Config and
         "device: {memory_limit: 3GiB, host_memory_limit: 5, threads: 7}\noutput: "
         "{directory: \"a 'b' \\\"c\\\"\\n\\x01\"}\n",
         "train: {steps: 5}\noptimizer: {warmup_steps: 5}\n",
+        "comm: {bucket_size: auto}\ngrid: {order: auto}\n",
         "train: {precision: fp16, gradient_dtype: fp16}\nloss_scale: {initial: 1024, window: 5, minimum: 2}\n",
     };
     for (const std::string& text : texts) {

@@ -34,6 +34,7 @@ void check_equal_tables(const RunRecord& a, const RunRecord& b) {
     CHECK(a.wire_exposed == b.wire_exposed);
     CHECK(a.compute_beside == b.compute_beside);
     CHECK(a.compute_alone == b.compute_alone);
+    CHECK(a.choices == b.choices);
     CHECK(a.wire_uncompressed == b.wire_uncompressed);
     CHECK(a.copies_predicted == b.copies_predicted);
     CHECK(a.copies_moved == b.copies_moved);

@@ -12,6 +12,7 @@ inline RunRecord sample_record(std::int64_t steps = 3) {
     record.command = "quadrille train inputs/quickstart.yaml train.steps=3";
     record.start_time = "2026-01-31T12:00:00Z";
     record.environment = {{"mpi", "Some MPI 4.1"}, {"device", "cpu"}, {"blas", "a library"}};
+    record.choices = {{"grid.order", "tp-dp-sp-pp, since it is a sample"}};
     record.coordinates = {{0, 0, 0, 0}, {0, 1, 0, 0}};
     record.hosts = {"alpha", "beta"};
     record.wire_axes = {"tp", "dp+sp"};

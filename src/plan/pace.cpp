@@ -1,0 +1,72 @@
+#include "plan/pace.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace quadrille {
+
+const RingSpeed& Pace::ring(AxisSet axes) {
+    const auto [at, fresh] = rings_.try_emplace(axes.bits);
+    if (!fresh) return at->second;
+    at->second = ring_speed(grid_, axes, machine_.links);
+    if (at->second.farthest != Link::network) use_measured(at->second, axes);
+    return at->second;
+}
+
+// Latency by the smallest all-reduce, time per byte by the largest, of the number of ranks that is nearest (in ratio).
+void Pace::use_measured(RingSpeed& ring, AxisSet axes) const {
+    if (machine_.all_reduces.empty()) return;
+    const double members = static_cast<double>(grid_.size(axes));
+    const auto distance = [&](const AllReduceTime& t) { return std::abs(std::log(t.ranks / members)); };
+    const auto nearer = [&](const AllReduceTime& a, const AllReduceTime& b) { return distance(a) < distance(b); };
+    const int ranks = std::min_element(machine_.all_reduces.begin(), machine_.all_reduces.end(), nearer)->ranks;
+    const AllReduceTime *small = nullptr, *large = nullptr;
+    for (const AllReduceTime& t : machine_.all_reduces) {
+        if (t.ranks != ranks) continue;
+        if (small == nullptr || t.bytes < small->bytes) small = &t;
+        if (large == nullptr || t.bytes > large->bytes) large = &t;
+    }
+    if (ranks < 2 || small->bytes == large->bytes) return;
+    const double hops = 2 * (ranks - 1), share = hops / ranks;  // of its bytes, what a rank sends
+    ring.latency = small->seconds / hops;
+    ring.seconds_per_byte = std::max(0.0, large->seconds - small->seconds) / (share * static_cast<double>(large->bytes - small->bytes));
+}
+
+double Pace::seconds(const MoveCost& move) {
+    const RingSpeed& way = ring(move.axes);
+    return static_cast<double>(move.hops) * way.latency + static_cast<double>(move.bytes) * way.seconds_per_byte;
+}
+
+StepTime step_time(const Program& p, Pace& pace) {
+    struct Flying { std::int32_t until; double done; };
+    Coordinate at;
+    at[Axis::pp] = p.coordinate;
+    std::vector<Flying> flying;
+    std::map<unsigned, double> free;  // when the way of a set of axes is
+    StepTime time;
+    double t = 0;
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(p.ops.size()); ++i) {
+        const Op& op = p.ops[static_cast<std::size_t>(i)];
+        std::erase_if(flying, [&](const Flying& f) {
+            if (f.until > i) return false;
+            t = std::max(t, f.done);
+            return true;
+        });
+        if (op.queue == Queue::compute) {
+            const double takes = flops(p, op) / pace.flops_per_second();
+            t += takes;
+            time.compute += takes;
+        } else if (op.queue == Queue::collective) {
+            const MoveCost cost = move_cost(p, op, at);
+            double& way = free[cost.axes.bits];
+            way = std::max(way, t) + pace.seconds(cost);
+            if (op.until < 0) t = way;
+            else flying.push_back({op.until, way});
+        }
+    }
+    for (const Flying& f : flying) t = std::max(t, f.done);
+    time.seconds = t;
+    return time;
+}
+
+}  // namespace quadrille
