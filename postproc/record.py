@@ -26,6 +26,7 @@ class Record:
     complete: bool
     config_yaml: str
     environment: dict
+    choices: dict  # what `auto` took where the machine was asked, and why
     coordinates: numpy.ndarray  # [rank, 4] dp, tp, pp, sp
     hosts: list
     step: numpy.ndarray  # [step], as all down to residual_norm
@@ -98,6 +99,7 @@ def load(path):
             complete=bool(f.attrs["complete"]),
             config_yaml=f["config"].attrs["yaml"],
             environment=dict(f["environment"].attrs),
+            choices=dict(f["choices"].attrs),
             coordinates=f["grid/coordinates"][()],
             hosts=_names(f["grid/hosts"]),
             evaluation_step=f["evaluation/step"][()],

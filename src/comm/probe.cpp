@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <optional>
 #include <thread>
@@ -56,17 +57,17 @@ void come(const World& world, std::vector<char>& buffer, std::size_t bytes, int 
     mpi_check(MPI_Recv(buffer.data(), static_cast<int>(bytes), MPI_CHAR, peer, tag, world.comm(), MPI_STATUS_IGNORE));
 }
 
-// One way's seconds of each round trip, on the first of the two, who says when it is enough: by an empty message in place of the next.
-std::vector<double> trips(const World& world, Pair pair, std::size_t bytes, int most) {
+// One way's seconds of the best round trip, on the first of the two, who says when it is enough: by an empty message in place of the next.
+double best_trip(const World& world, Pair pair, std::size_t bytes, int most) {
     std::vector<char> buffer(bytes);
-    std::vector<double> seconds;
+    double best = std::numeric_limits<double>::infinity();
     if (world.rank() == pair.second) {
         for (;;) {
             MPI_Status status;
             mpi_check(MPI_Recv(buffer.data(), static_cast<int>(bytes), MPI_CHAR, pair.first, tag, world.comm(), &status));
             int arrived = 0;
             mpi_check(MPI_Get_count(&status, MPI_CHAR, &arrived));
-            if (arrived == 0) return seconds;
+            if (arrived == 0) return best;
             go(world, buffer, bytes, pair.first);
         }
     }
@@ -75,11 +76,10 @@ std::vector<double> trips(const World& world, Pair pair, std::size_t bytes, int 
         const double from = now();
         go(world, buffer, bytes, pair.second);
         come(world, buffer, bytes, pair.second);
-        if (k >= 0) seconds.push_back((now() - from) / 2);
+        if (k >= 0) best = std::min(best, (now() - from) / 2);
     }
     go(world, buffer, 0, pair.second);
-    std::sort(seconds.begin(), seconds.end());
-    return seconds;
+    return best;
 }
 
 // Sleeps until all have come: those who spin would hold up the two who measure, where ranks share cores.
@@ -95,10 +95,9 @@ void meet(const World& world) {
 LinkSpeed measure(const World& world, Pair pair) {
     std::array<double, 2> found = {0, 0};
     if (world.rank() == pair.first || world.rank() == pair.second) {
-        const std::vector<double> small = trips(world, pair, 8, small_trips), large = trips(world, pair, large_bytes, large_trips);
+        const double small = best_trip(world, pair, 8, small_trips), large = best_trip(world, pair, large_bytes, large_trips);
         if (world.rank() == pair.first) {
-            const double latency = small[small.size() / 2];
-            found = {latency, static_cast<double>(large_bytes) / std::max(large.front() - latency, 1e-9)};
+            found = {small, static_cast<double>(large_bytes) / std::max(large - small, 1e-9)};
         }
     }
     meet(world);

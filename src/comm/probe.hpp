@@ -6,8 +6,8 @@
 namespace quadrille {
 
 // Nodes by MPI, sockets and NUMA domains by hwloc. Of each link that two ranks have, one pair plays ping-pong while the others sleep: latency by the
-// median round trip of 8 bytes, bandwidth by the best of 1 MiB. `pretend_nodes`: as Engine's; 0: none. Collective over all ranks, before an engine's
-// messages; what it returns is rank 0's, elsewhere without places.
+// best round trip of 8 bytes, bandwidth by the best of 1 MiB: what a busy machine adds is no property of a link. `pretend_nodes`: as Engine's; 0:
+// none. Collective over all ranks, before an engine's messages; what it returns is rank 0's, elsewhere without places.
 Topology probe(const World&, int pretend_nodes);
 
 }  // namespace quadrille

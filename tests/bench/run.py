@@ -5,8 +5,8 @@
 Sections: gemm (matrix products), gpt2 (GPT-2 124M against those products and against PyTorch), grids (two ranks of one thread against
 one rank of two), zero (the training state cut over two ranks against whole on both), recompute (against none), offload (of the
 optimizer), budget (states four times device.memory_limit, from disk), overhead (the executor's share of a step), start (of the
-quickstart, up to its first step), plan (of Llama-3 405B on 16,384 ranks), collectives (against the MPI library's own), storage (the
-nvme tier against fio).
+quickstart, up to its first step), plan (of Llama-3 405B on 16,384 ranks), collectives (against the MPI library's own), overlap (of
+gradients with arithmetic, by bucket size), storage (the nvme tier against fio).
 
 What is compared is run in turn, so that a disturbance meets both sides; a ratio is made within each repetition and the table has
 the median. Nothing here asserts: times on a shared machine are reported, never a reason to fail. --quick is a smoke test: tiny
@@ -26,6 +26,7 @@ from trainer import Trainer, read_record, show  # noqa: E402
 
 import collectives  # noqa: E402
 import homes  # noqa: E402
+import overlap  # noqa: E402
 import shapes  # noqa: E402
 import start  # noqa: E402
 import storage  # noqa: E402
@@ -168,7 +169,7 @@ def measure_plan(bench):
 
 SECTIONS = {"gemm": measure_products, "gpt2": measure_gpt2, "grids": measure_grids, "zero": homes.measure_zero, "recompute": homes.measure_recompute,
             "offload": homes.measure_offload, "budget": homes.measure_budget, "overhead": measure_overhead,
-            "start": measure_start, "plan": measure_plan, "collectives": collectives.measure, "storage": storage.measure}
+            "start": measure_start, "plan": measure_plan, "collectives": collectives.measure, "overlap": overlap.measure, "storage": storage.measure}
 
 
 def parse_options():

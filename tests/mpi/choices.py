@@ -6,7 +6,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from trainer import Trainer, check_times, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
+from trainer import Trainer, check_ledgers, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
 
 INPUT = {"model": {"num_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "ffn_hidden_size": 256, "vocab_size": 256, "seq_length": 32},
          "train": {"global_batch_size": 16, "micro_batch_size": 1, "steps": 4}, "device": {"threads": 1},
@@ -46,7 +46,7 @@ def order(lab, ranks, axis, *grid, nodes=2):
     grid = [*grid, f"grid.pretend_nodes={nodes}"]
     record, said = run(lab, ranks, *grid, "grid.order=auto")
     taken = value(record, "grid", "order")
-    complaints = near(record, axis, ranks // nodes) + check_times(record)
+    complaints = near(record, axis, ranks // nodes) + check_ledgers(record)
     if record["choices"].get("grid.order", "").split(",")[0] != taken or f"grid.order auto: {taken}, " not in said:
         complaints.append(f"{taken} was taken, the record has {record['choices']}\n{said}")
     written, _ = run(lab, ranks, *grid, f"grid.order={taken}")
@@ -59,7 +59,7 @@ def bucket(lab, *grid):
     """The size that is taken is a size, and the bits are those of every other one; the resolved input, fed back, is taken as it is."""
     record, said = run(lab, 2, *grid, "comm.bucket_size=auto")
     taken = value(record, "comm", "bucket_size")
-    complaints = check_times(record)
+    complaints = check_ledgers(record)
     if record["choices"].get("comm.bucket_size", "").split(",")[0] != taken or f"comm.bucket_size auto: {taken}, " not in said:
         complaints.append(f"{taken} was taken, the record has {record['choices']}\n{said}")
     for size in (1, "1GiB"):

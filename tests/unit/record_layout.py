@@ -58,6 +58,7 @@ def check_attributes(file):
 def check_loading(directory):
     run = record.load(directory)
     assert run.loss.tolist() == [5.25, 5.0, 4.75] and run.ranks == 2
+    assert run.choices == {"grid.order": "tp-dp-sp-pp, since it is a sample"}
     assert run.coordinates.tolist() == [[0, 0, 0, 0], [0, 1, 0, 0]]
     assert run.data_hash[0] == -15  # 64 bits as a signed number
     assert abs(run.seconds_of("optimizer")[1, 1] - 2.015) < 1e-12
