@@ -126,8 +126,9 @@ std::string speed_line(const RunRecord& record) {
 std::string outcome(const RunRecord& record, const Input& input) {
     const std::string end = record.exit_code == RunRecord::still_running ? "running, or killed before it could say"
                                                                          : fmt::format("exit code {}", record.exit_code);
-    return fmt::format("  steps      {} of {}, {}, {}\n", record.steps.empty() ? 0 : record.steps.back().step,
-                       input.value("train", "steps"), record.complete ? "complete" : "not complete", end);
+    // What a run that did not end well has done since the last write is not known here.
+    return fmt::format("  steps      {} of {}{}, {}, {}\n", record.steps.empty() ? 0 : record.steps.back().step,
+                       input.value("train", "steps"), record.complete ? "" : " recorded", record.complete ? "complete" : "not complete", end);
 }
 
 // Of the largest process: what it has reserved, what it maps of others, and the rest.
@@ -172,7 +173,7 @@ std::string memory_ledger(const RunRecord& record) {
 
 std::string time_ledger(const RunRecord& record) {
     const std::size_t n = record.coordinates.size();
-    if (record.steps.empty() || n == 0) return "time: no step was finished\n";
+    if (record.steps.empty() || n == 0) return "time: no step was recorded (the record is written at log intervals, output.log_interval)\n";
     std::vector<std::vector<double>> seconds(n_categories, std::vector<double>(n));  // [category][rank]
     for (std::size_t i = 0; i < record.time_seconds.size(); ++i)
         seconds[i % n_categories][i / n_categories % n] += record.time_seconds[i];

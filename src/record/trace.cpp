@@ -44,6 +44,7 @@ void write_trace(const std::filesystem::path& directory, const Trace& trace) {
     const std::filesystem::path path = directory / "trace.h5";
     const std::vector<hsize_t> dims = {step.size()};
     Hdf5ImageWriter file(path.string());
+    file.attribute("/", "schema", "quadrille-trace-1");
     file.group("/trace");
     file.dataset("/trace/queues", trace.queues, {"name", "[queue] names of the queues"});
     file.dataset("/trace/ops", trace.ops, {"name", "[op] names of the ops"});

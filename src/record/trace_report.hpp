@@ -7,7 +7,8 @@ namespace quadrille {
 
 class Hdf5ImageReader;
 
-// Of a trace.h5 that is open. Seconds are means per rank and step; moves of one queue may overlap, so their sum may pass the span.
+// Of a trace.h5 that is open. Events and seconds are means per rank and step; where events of one queue or kind overlap, that time counts once,
+// so no share passes 100 %.
 // Throws Error{io_failed} where its tables do not belong together.
 std::string trace_summary(const Hdf5ImageReader& file);
 

@@ -66,7 +66,7 @@ TEST_CASE("inspect summarises a record, found by its file or its directory") {
     const std::string text = inspect_record(directory.path());
     CHECK(text == inspect_record(directory.path() / "run.h5"));
     for (const char* part :
-         {"quadrille-run-1", "4 layers, hidden 60", "dp 1, tp 2, pp 1, sp 1", "3 of 3, not complete, exit code 4",
+         {"quadrille-run-1", "4 layers, hidden 60", "dp 1, tp 2, pp 1, sp 1", "3 of 3 recorded, not complete, exit code 4",
           "5.250000 at step 1, 4.750000 at step 3", "5.125000 after step 2", "512 tokens/s", "dp+sp"})
         CHECK_MESSAGE(has(text, part), part);
     MESSAGE(text);
@@ -80,5 +80,8 @@ TEST_CASE("inspect of nothing is refused; an empty run has a summary") {
     } catch (const Error& error) {
         CHECK(error.exit() == Exit::refused);
     }
+    const std::string text = run_summary(sample_record(0));  // a run that was killed before its first log interval
+    CHECK(has(text, "steps      0 of 3 recorded, not complete, running, or killed before it could say"));
+    CHECK(has(text, "time: no step was recorded (the record is written at log intervals"));
     CHECK(has(run_summary(RunRecord{}), "running, or killed"));
 }
