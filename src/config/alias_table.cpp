@@ -20,6 +20,7 @@ constexpr Alias key_table[] = {
     {"n_layer", "model.num_layers", ""},
     {"n_layers", "model.num_layers", ""},
     {"dim", "model.hidden_size", ""},
+    {"model.hidden", "model.hidden_size", ""},
     {"d_model", "model.hidden_size", ""},
     {"n_embd", "model.hidden_size", ""},
     {"n_head", "model.num_attention_heads", ""},
@@ -78,6 +79,12 @@ constexpr Alias key_table[] = {
     {"init_method_std", "model.init_std", ""},
     {"torch_dtype", "train.precision", ""},
     // the grid
+    {"grid.data", "grid.dp", "auto means the rest"},
+    {"grid.tensor", "grid.tp", ""},
+    {"grid.pipeline", "grid.pp", ""},
+    {"grid.pipe", "grid.pp", ""},
+    {"grid.sequence", "grid.sp", ""},
+    {"grid.context", "grid.sp", ""},
     {"data_parallel_size", "grid.dp", "auto means the rest"},
     {"data_parallel_replicate_degree", "grid.dp", "auto means the rest"},
     {"data_parallel_replicate_size", "grid.dp", "auto means the rest"},
@@ -117,7 +124,10 @@ constexpr Alias key_table[] = {
     // sharding, memory and messages
     {"zero_optimization", "sharding.zero_stage", "the stage"},
     {"zero_optimization.stage", "sharding.zero_stage", ""},
+    {"sharding.stage", "sharding.zero_stage", ""},
+    {"zero.stage", "sharding.zero_stage", ""},
     {"use_distributed_optimizer", "sharding.zero_stage", "zero_stage: 1"},
+    {"distributed_optimizer", "sharding.zero_stage", "zero_stage: 1"},
     {"fsdp", "sharding.zero_stage", "zero_stage: 3"},
     {"stage3_prefetch_bucket_size", "sharding.prefetch", "in units, not elements"},
     {"reshard_after_forward", "sharding.keep_gathered", "the opposite: true there is false here"},
@@ -201,6 +211,7 @@ constexpr Alias key_table[] = {
     {"hysteresis", "", "the scale halves at every overflow; leave it out"},
     // optimizer and schedule
     {"optimizer.name", "optimizer.type", ""},
+    {"optimizer.params", "", "its keys stand in optimizer itself: optimizer.lr, optimizer.beta1"},
     {"learning_rate", "optimizer.lr", ""},
     {"betas", "optimizer.beta1", "and optimizer.beta2"},
     {"adam_beta1", "optimizer.beta1", ""},
@@ -226,6 +237,9 @@ constexpr Alias key_table[] = {
     {"min_lr_factor", "optimizer.min_lr", "a rate, not a factor"},
     {"warmup_max_lr", "optimizer.lr", ""},
     // data
+    {"tokenizer", "", "there is no tokenizer: data.format text reads bytes, the other formats token ids"},
+    {"tokenizer_type", "", "there is no tokenizer: data.format text reads bytes, the other formats token ids"},
+    {"tokenizer_model", "", "there is no tokenizer: data.format text reads bytes, the other formats token ids"},
     {"data_path", "data.train", "a list of paths, without weights"},
     {"train_data_path", "data.train", "a list of paths, without weights"},
     {"dataset", "data.train", ""},
@@ -264,6 +278,7 @@ constexpr Alias key_table[] = {
     {"steps_per_print", "output.log_interval", ""},
     {"iteration_step_info_interval", "output.log_interval", ""},
     {"wall_clock_breakdown", "output.trace", ""},
+    {"distributed_timeout_minutes", "comm.watchdog", "in seconds"},
     {"omp_num_threads", "device.threads", ""},
 };
 
@@ -314,11 +329,50 @@ constexpr ChoiceAlias choice_table[] = {
     {"null", "none"},
     {"~", "none"},
     {"false", "none"},
+    {"relu", ""},
+    {"reglu", ""},
+    {"geglu", ""},
+};
+
+// As PEFT, GPT-2's and Llama's own files name a block's matrices.
+constexpr ChoiceAlias target_table[] = {
+    {"q_proj", "attention.q"},
+    {"k_proj", "attention.k"},
+    {"v_proj", "attention.v"},
+    {"o_proj", "attention.o"},
+    {"out_proj", "attention.o"},
+    {"query", "attention.q"},
+    {"key", "attention.k"},
+    {"value", "attention.v"},
+    {"wq", "attention.q"},
+    {"wk", "attention.k"},
+    {"wv", "attention.v"},
+    {"wo", "attention.o"},
+    {"c_attn", "attention.q, attention.k, attention.v"},
+    {"qkv", "attention.q, attention.k, attention.v"},
+    {"qkv_proj", "attention.q, attention.k, attention.v"},
+    {"linear_qkv", "attention.q, attention.k, attention.v"},
+    {"query_key_value", "attention.q, attention.k, attention.v"},
+    {"linear_proj", "attention.o"},
+    {"c_proj", "attention.o, mlp.down"},
+    {"c_fc", "mlp.up"},
+    {"fc1", "mlp.up"},
+    {"fc2", "mlp.down"},
+    {"linear_fc1", "mlp.up"},
+    {"linear_fc2", "mlp.down"},
+    {"gate_proj", "mlp.gate"},
+    {"up_proj", "mlp.up"},
+    {"down_proj", "mlp.down"},
+    {"w1", "mlp.gate"},
+    {"w2", "mlp.down"},
+    {"w3", "mlp.up"},
+    {"all_linear", "all"},
 };
 
 }  // namespace
 
 std::span<const Alias> aliases() { return key_table; }
 std::span<const ChoiceAlias> choice_aliases() { return choice_table; }
+std::span<const ChoiceAlias> target_aliases() { return target_table; }
 
 }  // namespace quadrille::input

@@ -111,13 +111,24 @@ std::string key_hint(std::string_view path) {
     return "";
 }
 
+std::string target_hint(std::string_view target) {
+    if (target.find(',') != std::string_view::npos) return fmt::format("; a list is written [{}]", target);
+    const std::string name = plain_name(target);
+    for (const auto& [foreign, ours] : target_aliases())
+        if (foreign == name.substr(name.rfind('.') + 1)) return fmt::format("; did you mean {}?", ours);
+    return "";
+}
+
 std::string choice_hint(const Key& key, std::string_view value) {
     std::vector<std::string> all = key.choices;
     all.insert(all.end(), key.later.begin(), key.later.end());
     const std::string name = plain_name(value);
     const auto is_one = [&](std::string_view word) { return std::find(all.begin(), all.end(), word) != all.end(); };
-    for (const auto& [foreign, ours] : choice_aliases())
-        if (foreign == name && is_one(ours)) return fmt::format("; did you mean {}?", ours);
+    for (const auto& [foreign, ours] : choice_aliases()) {
+        if (foreign != name) continue;
+        if (ours.empty()) return "";
+        if (is_one(ours)) return fmt::format("; did you mean {}?", ours);
+    }
     const auto near = nearest(name, all);
     return near ? fmt::format("; did you mean {}?", *near) : "";
 }

@@ -21,11 +21,12 @@ struct Alias {
 
 // What a foreign value is called here, where a key has that choice.
 struct ChoiceAlias {
-    std::string_view foreign, ours;
+    std::string_view foreign, ours;  // ours empty: nothing that is here, though it looks like it
 };
 
 std::span<const Alias> aliases();
 std::span<const ChoiceAlias> choice_aliases();
+std::span<const ChoiceAlias> target_aliases();  // `ours` as in a list: attention.q, attention.k
 
 // The alias of a dotted path, of its last two names, or of its last; null if there is none.
 const Alias* find_alias(std::string_view path);
@@ -35,6 +36,9 @@ std::string key_hint(std::string_view path);
 
 // The same for a value that is none of a key's choices.
 std::string choice_hint(const Key& key, std::string_view value);
+
+// The same for a target of adapters that names no matrix.
+std::string target_hint(std::string_view target);
 
 // The candidate at the least edit distance (insertions, deletions, replacements and swaps of neighbours), if at most a third of the
 // letters differ.

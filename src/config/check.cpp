@@ -1,10 +1,12 @@
 #include "config/check.hpp"
 
 #include "base/error.hpp"
+#include "config/aliases.hpp"
 #include "config/compression.hpp"
 #include "config/lora.hpp"
 #include "config/names.hpp"
 #include "config/numbers.hpp"
+#include "config/paths.hpp"
 #include "config/rules.hpp"
 
 #include <algorithm>
@@ -63,8 +65,8 @@ void check_lora(const Config& c, const Settings& settings, Rules& rules) {
     for (std::size_t i = 0; i < known.size(); ++i)
         rules.expect({"model.lora.targets", "model.num_layers", "model.activation"}, known[i],
                      format("found '{}', which no matrix of this model is called, allowed: all, or parts of the names layers.0 to layers.{}, "
-                            "each with {}",
-                            l.targets[i], c.model.num_layers - 1, names_in_block(c.model)));
+                            "each with {}{}",
+                            l.targets[i], c.model.num_layers - 1, names_in_block(c.model), target_hint(l.targets[i])));
     if (least)
         rules.expect({"model.lora.rank", "model.lora.targets", "model.hidden_size"}, l.rank <= std::min(least->in, least->out),
                      format("found rank {}, allowed: up to {}, the full rank of {} [{}, {}]", l.rank, std::min(least->in, least->out), least->name,
@@ -136,8 +138,9 @@ void check_sharding(const Config& c, Rules& rules) {
 
 void check_offload(const Config& c, Rules& rules) {
     rules.expect({"offload.gradients"}, c.offload.gradients != OffloadTo::nvme, "found nvme, allowed: none, cpu");
-    rules.expect({"offload.nvme_path", "offload.optimizer", "offload.parameters", "offload.activations"},
-                 !c.offload.uses(OffloadTo::nvme) || !c.offload.nvme_path.empty(),
+    const auto on_disk = [](OffloadTo tier) { return tier == OffloadTo::nvme; };
+    const bool any = on_disk(c.offload.optimizer) || on_disk(c.offload.parameters) || on_disk(c.offload.activations);
+    rules.expect({"offload.nvme_path", "offload.optimizer", "offload.parameters", "offload.activations"}, !any || !c.offload.nvme_path.empty(),
                  "found nvme without offload.nvme_path, allowed: the directory of a local disk");
 }
 
@@ -232,6 +235,12 @@ void check_data(const Config& c, const Settings& settings, Rules& rules) {
         {"data.mask_across_documents", "data.end_of_document"}, !d.mask_across_documents || has_documents,
         format("found true without data.end_of_document, allowed for format {}: false, or the id of the token that ends a document",
                spelling(d.format)));
+    // What a plan has not found may yet be many files.
+    const bool one_text = d.format == DataFormat::text && d.train.size() == 1 && !is_glob(d.train[0]);
+    rules.expect({"data.mask_across_documents", "data.end_of_document", "data.train"},
+                 !d.mask_across_documents || d.end_of_document.has_value() || !one_text,
+                 "found true without data.end_of_document, but a text of one file is one document, allowed: false, several files, or the id of the "
+                 "token that ends a document");
     rules.expect({"data.split", "data.valid"}, d.split.empty() || synthetic || patterns("data.valid") == 0,
                  "found a split beside data.valid, allowed: one of them says what is held out");
     const bool held_out = synthetic || patterns("data.valid") > 0 || (d.split.size() > 1 && d.split[1] > 0);

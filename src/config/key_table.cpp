@@ -240,7 +240,7 @@ void run_keys(std::vector<Key>& k) {
     k.push_back(settled("checkpoint.resume", {"auto", "none"}, "auto", {"PATH"}, "auto starts afresh where nothing was saved"));
     k.push_back(fixed("checkpoint.asynchronous", KeyType::boolean, "false", "save while training goes on"));
     k.push_back(integer("evaluation.interval", "0", from(0, 1e12), bind<&C::evaluation, &EvaluationConfig::interval>(),
-                        "steps between evaluations on held-out data; 0 = never"));
+                        "steps between evaluations on held-out data, with one after the last step; 0 = never"));
     k.push_back(integer("evaluation.batches", "10", from(1, 1e12), bind<&C::evaluation, &EvaluationConfig::batches>(),
                         "global batches per evaluation"));
     constexpr auto o = &C::output;
@@ -250,7 +250,8 @@ void run_keys(std::vector<Key>& k) {
     k.push_back(integer("output.log_interval", "1", from(1, 1e12), bind<o, &O::log_interval>(),
                         "steps between lines on the console and in the record"));
     k.push_back(flag("output.trace", "false", bind<o, &O::trace>(), "begin and end of every operation in trace.h5"));
-    k.push_back(flag("output.overwrite", "false", bind<o, &O::overwrite>(), "run into a directory that is not empty"));
+    k.push_back(flag("output.overwrite", "false", bind<o, &O::overwrite>(),
+                     "run into a directory that is not empty; where false, a rerun of the same model keeps the former record as run-DATE.h5"));
 }
 
 std::vector<Key> all_keys() {

@@ -47,8 +47,8 @@ void resolve_grid(Config& config, const Settings& settings, const Job& job, Rule
         g.dp = 1;
         if (job.ranks > 0 && others > 0 &&
             rules.expect({"grid.tp", "grid.pp", "grid.sp"}, job.ranks % others == 0,
-                         fmt::format("tp·pp·sp is {} x {} x {} = {} but {} {}{}, allowed: a divisor of it", g.tp, g.pp, g.sp,
-                                     others, what, job.ranks, unit)))
+                         fmt::format("tp·pp·sp is {} x {} x {} = {} but {} {}{}, allowed: a divisor of {}; or a multiple of {} ranks, such as {}",
+                                     g.tp, g.pp, g.sp, others, what, job.ranks, unit, job.ranks, others, (job.ranks / others + 1) * others)))
             g.dp = static_cast<int>(std::max<std::int64_t>(1, job.ranks / others));
     } else if (job.ranks > 0) {
         const std::int64_t all = product({g.dp, g.tp, g.pp, g.sp});
@@ -88,31 +88,57 @@ void resolve_device(Config& config, const Settings& settings, const Job& job, Ru
                              bytes_text(d.memory_limit), bytes_text(d.host_memory_limit), bytes_text(memory), job.ranks_per_node));
 }
 
-// Keys that say something for nothing. A resolved input has them all, so only what differs from the default is told. A plan may propose nvme for
-// what has no home there yet.
-void warn_of_no_effect(const Config& config, const Job& job, std::vector<std::string>& warnings) {
-    if (config.train.precision != Precision::fp16 && config.loss_scale != LossScaleConfig{})
-        warnings.push_back("loss_scale has no effect without train.precision fp16");
-    const CompressionConfig& x = config.compression;
-    if (!x.on() && x != CompressionConfig{}) warnings.push_back("comm.compression has no effect without a method");
-    if (x.on() && x.method != CompressionMethod::topk && x.ratio != CompressionConfig{}.ratio)
-        warnings.push_back("comm.compression.ratio has no effect without method topk");
-    if (x.on() && x.method != CompressionMethod::qsgd && x.bits != CompressionConfig{}.bits)
-        warnings.push_back("comm.compression.bits has no effect without method qsgd");
-    if (x.on() && !job.planning && config.grid.dp == 1) warnings.push_back("comm.compression has no effect while dp is 1");
-    const std::vector<std::string> units = unit_names(config);
-    if (x.on() && std::all_of(units.begin(), units.end(), [&](const std::string& unit) { return sent_whole(x, unit); }))
-        warnings.push_back("comm.compression has no effect while comm.compression.exclude names every unit");
-    if (x.method == CompressionMethod::bf16 && config.train.gradient_dtype == Precision::bf16)
+// A key that says something other than its default, and for nothing.
+struct Idle {
+    bool idle;
+    const char *key, *when;
+};
+
+// A resolved input has all keys, so only what differs from the default is told; of keep_gathered what differs from its auto.
+void warn_of_no_effect(const Config& c, const Settings& settings, const Job& job, std::vector<std::string>& warnings) {
+    const Config usual;
+    const bool gathers = c.sharding.zero_stage == 3 || c.offload.parameters != OffloadTo::none;
+    const bool keeps = settings.given("sharding.keep_gathered") && c.sharding.keep_gathered && !settings.given("device.memory_limit");
+    const bool sgd = c.optimizer.type == OptimizerType::sgd, rope = c.model.position_embedding == PositionEmbedding::rope;
+    const CompressionConfig& x = c.compression;
+    const std::vector<std::string> units = unit_names(c);
+    const bool all_whole = std::all_of(units.begin(), units.end(), [&](const std::string& unit) { return sent_whole(x, unit); });
+    const bool no_disk = !job.planning && !c.offload.uses(OffloadTo::nvme);  // a plan may propose nvme for what has no home there yet
+    const char* elsewhere = "while nothing is offloaded to nvme";
+    for (const auto& [idle, key, when] : {
+             Idle{c.train.precision != Precision::fp16 && c.loss_scale != usual.loss_scale, "loss_scale", "without train.precision fp16"},
+             Idle{!rope && c.model.rotary_base != usual.model.rotary_base, "model.rotary_base", "without model.position_embedding rope"},
+             Idle{c.grid.tp == 1 && c.tensor.sequence_parallel, "tensor.sequence_parallel", "at grid.tp 1"},
+             Idle{!gathers && keeps, "sharding.keep_gathered", "below sharding.zero_stage 3 while no parameters are offloaded"},
+             Idle{sgd && c.optimizer.beta1 != usual.optimizer.beta1, "optimizer.beta1", "with optimizer.type sgd"},
+             Idle{sgd && c.optimizer.beta2 != usual.optimizer.beta2, "optimizer.beta2", "with optimizer.type sgd"},
+             Idle{sgd && c.optimizer.eps != usual.optimizer.eps, "optimizer.eps", "with optimizer.type sgd"},
+             Idle{!x.on() && x != usual.compression, "comm.compression", "without a method"},
+             Idle{x.on() && x.method != CompressionMethod::topk && x.ratio != usual.compression.ratio, "comm.compression.ratio",
+                  "without method topk"},
+             Idle{x.on() && x.method != CompressionMethod::qsgd && x.bits != usual.compression.bits, "comm.compression.bits", "without method qsgd"},
+             Idle{x.on() && !job.planning && c.grid.dp == 1, "comm.compression", "while dp is 1"},
+             Idle{x.on() && all_whole, "comm.compression", "while comm.compression.exclude names every unit"},
+             Idle{no_disk && c.offload.nvme_path != usual.offload.nvme_path, "offload.nvme_path", elsewhere},
+             Idle{no_disk && c.offload.block_size != usual.offload.block_size, "offload.block_size", elsewhere},
+             Idle{no_disk && c.offload.queue_depth != usual.offload.queue_depth, "offload.queue_depth", elsewhere},
+         })
+        if (idle) warnings.push_back(fmt::format("{} has no effect {}", key, when));
+}
+
+// What is allowed and hardly meant.
+void warn_of_little_effect(const Config& c, const Job& job, std::vector<std::string>& warnings) {
+    const std::int64_t warmup = c.optimizer.warmup_steps, steps = c.train.steps;
+    if (warmup > steps && warmup != OptimizerConfig{}.warmup_steps)
+        warnings.push_back(fmt::format("optimizer.warmup_steps {} are more than train.steps {}: the run ends in its warm-up, at {:.3g} % of lr",
+                                       warmup, steps, 100.0 * static_cast<double>(steps) / static_cast<double>(warmup)));
+    if (c.data.split.size() == 1)
+        warnings.push_back(fmt::format("data.split {} is one weight, so all of the data is for training; \"90,10\" holds a tenth of it out",
+                                       number_text(c.data.split[0])));
+    if (c.compression.method == CompressionMethod::bf16 && c.train.gradient_dtype == Precision::bf16)
         warnings.push_back("comm.compression.method bf16 saves no byte of gradients that are bf16 (train.gradient_dtype)");
-    if (config.comm.staleness > 0 && !job.planning && config.grid.dp * config.grid.sp == 1)
+    if (c.comm.staleness > 0 && !job.planning && c.grid.dp * c.grid.sp == 1)
         warnings.push_back("comm.staleness hides nothing while dp and sp are 1: there is nobody to sum gradients with");
-    const OffloadConfig& o = config.offload;
-    const OffloadConfig usual;
-    if (job.planning || o.uses(OffloadTo::nvme)) return;
-    for (const auto& [key, differs] : {std::pair{"nvme_path", o.nvme_path != usual.nvme_path}, {"block_size", o.block_size != usual.block_size},
-                                       {"queue_depth", o.queue_depth != usual.queue_depth}})
-        if (differs) warnings.push_back(fmt::format("offload.{} has no effect while nothing is offloaded to nvme", key));
 }
 
 }  // namespace
@@ -132,7 +158,8 @@ Config resolve(const Settings& settings, const Origin& origin, const Job& job, P
     if (config.sequence.method == SequenceMethod::ulysses && !settings.given("sequence.layout"))
         config.sequence.layout = SequenceLayout::contiguous;
     resolve_paths(config, settings, origin, job, problems, warnings);
-    warn_of_no_effect(config, job, warnings);
+    warn_of_no_effect(config, settings, job, warnings);
+    warn_of_little_effect(config, job, warnings);
     return config;
 }
 

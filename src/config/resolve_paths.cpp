@@ -65,11 +65,23 @@ void resolve_output(Config& config, const Settings& settings, const Origin& orig
         problems.add(settings.place(key), key, "found an input file whose name is not UTF-8, allowed: a name that is, or a directory of its own");
 }
 
+// The nvme tier's directory; a plan may be made elsewhere than where it is.
+void check_nvme_path(const OffloadConfig& o, const Settings& settings, const Job& job, Problems& problems, std::vector<std::string>& warnings) {
+    constexpr const char* key = "offload.nvme_path";
+    std::error_code error;
+    if (!o.uses(OffloadTo::nvme) || o.nvme_path.empty() || fs::is_directory(o.nvme_path, error)) return;
+    const std::string what = fmt::format("found '{}', {}", o.nvme_path,
+                                         fs::exists(o.nvme_path, error) ? "which is not a directory" : "but there is no such directory");
+    if (job.planning) warnings.push_back(fmt::format("{}: {}", key, what));
+    else problems.add(settings.place(key), key, what + ", allowed: the directory of a local disk");
+}
+
 }  // namespace
 
 void resolve_paths(Config& config, const Settings& settings, const Origin& origin, const Job& job, Problems& problems,
                    std::vector<std::string>& warnings) {
     resolve_output(config, settings, origin, problems);
+    check_nvme_path(config.offload, settings, job, problems, warnings);
     DataConfig& d = config.data;
     if (d.format == DataFormat::synthetic) {
         d.train.clear();

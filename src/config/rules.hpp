@@ -12,7 +12,8 @@ class Rules {
   public:
     Rules(const Settings& settings, Problems& problems) : settings_(settings), problems_(problems) {}
 
-    // Unless `ok`, adds `sentence` at the first of `keys` that was written (else about the first). Says nothing, and returns true,
+    // Unless `ok`, adds `sentence` at the first of `keys` that is an override, else that was written (else about the first): what was changed last
+    // is what broke the rule. Says nothing, and returns true,
     // where one of them is unusable already: its default would be blamed for what nobody wrote.
     bool expect(std::initializer_list<const char*> keys, bool ok, const std::string& sentence);
 

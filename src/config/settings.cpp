@@ -31,6 +31,16 @@ std::string names_under(const std::string& group) {
     return fmt::format("{}", fmt::join(names, ", "));
 }
 
+// What to say to someone who gave a section a value: the first of its keys that takes it, as an override, or all of them.
+std::string section_hint(const std::string& section, const std::string& value) {
+    Problems unread("", {});
+    const NodePtr node = value.empty() ? nullptr : read_yaml(value, 1, unread);
+    for (const Key& key : keys())
+        if (node != nullptr && key.section == section && key.name.find('.') == std::string::npos && convert(key, *node).problem.empty())
+            return fmt::format("; {} is a section: {}={}", section, key.path(), value);
+    return fmt::format("; {} is a section of {}", section, names_under(section));
+}
+
 std::string joined(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
 
 }  // namespace
@@ -52,7 +62,9 @@ void Settings::collect_override(const std::string& text, int number, Problems& p
     const std::string path = text.substr(0, equals);
     if (equals == std::string::npos || path.find('.') == std::string::npos || path.front() == '.' || path.back() == '.' ||
         path.front() == '-') {
-        problems.add(place, "", fmt::format("an override is written section.key=value{}", key_hint(path)));
+        const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
+        const std::string hint = is_group(path) ? section_hint(path, value) : key_hint(path);
+        problems.add(place, "", fmt::format("an override is written section.key=value{}", hint));
         return;
     }
     const NodePtr value = read_yaml(text.substr(equals + 1), number, problems);
@@ -131,10 +143,11 @@ void Settings::collect_unknown(const Entry& entry, const std::string& path, int 
     const bool is_map = entry.value->kind == Node::Kind::map;
     const std::string parent = path.size() > entry.key.size() ? path.substr(0, path.size() - entry.key.size() - 1) : "";
     const char* what = parent.empty() && is_map ? "found an unknown section" : "found an unknown key";
-    std::string sentence = what;
+    std::string sentence = what + key_hint(path);  // before the names, which are many
     if (parent.empty() || is_group(parent))
-        sentence += fmt::format(", allowed{}{}: {}", parent.empty() ? "" : " in ", parent, names_under(parent));
-    problems.add(entry.place, path, sentence + key_hint(path));
+        sentence += fmt::format("{}llowed{}{}: {}", sentence == what ? ", a" : sentence.ends_with('?') ? " A" : ". A", parent.empty() ? "" : " in ",
+                                parent, names_under(parent));
+    problems.add(entry.place, path, sentence);
     constexpr int deepest = 3;  // deeper than any configuration we know of; keeps a bomb of aliases small
     if (!is_map || depth >= deepest) return;
     for (const Entry& inner : entry.value->entries) {

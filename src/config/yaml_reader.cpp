@@ -48,6 +48,12 @@ class Lines {
         const std::size_t begin = begins_[static_cast<std::size_t>(mark.line)] + static_cast<std::size_t>(mark.column);
         return begin < text_.size() ? std::string_view(text_).substr(begin) : std::string_view();
     }
+    // Whether this is an override whose list or mapping does not end in it.
+    bool open_override() const {
+        const std::size_t first = text_.find_first_not_of(' '), last = text_.find_last_not_of(' ');
+        if (source_ == 0 || first == std::string::npos) return false;
+        return (text_[first] == '{' && text_[last] != '}') || (text_[first] == '[' && text_[last] != ']');
+    }
     // The first line after `line` (from 0), itself included, that is indented with a tab; -1 if it is not.
     bool begins_with_tab(int line) const {
         if (line < 0 || static_cast<std::size_t>(line) >= begins_.size()) return false;
@@ -214,7 +220,8 @@ void check_characters(const std::string& text, const Lines& lines) {
 std::string parser_sentence(const YAML::ParserException& e, const Lines& lines) {
     if (!e.mark.is_null() && lines.begins_with_tab(e.mark.line))
         return fmt::format("the line is indented with a tab, YAML allows spaces only ({})", e.msg);
-    return fmt::format("not YAML: {}", e.msg);
+    const bool alias = e.msg.starts_with(YAML::ErrorMsg::UNKNOWN_ANCHOR);
+    return fmt::format("not YAML: {}{}", e.msg, alias ? "; a word that begins with * stands in quotes: [\"*.txt\"]" : "");
 }
 
 NodePtr read_document(const std::string& text, int source, const Lines& lines) {
@@ -239,12 +246,14 @@ bool Node::is_null() const {
 NodePtr read_yaml(const std::string& raw, int source, Problems& problems) {
     const std::string text = normalized(raw);
     const Lines lines(text, source);
+    const char* no_end = "; the list or mapping has no end: put the whole override in quotes, since a shell parts it at blanks";
+    const char* advice = lines.open_override() ? no_end : "";
     try {
         return read_document(text, source, lines);
     } catch (const Unreadable& e) {
-        problems.add(e.at, "", e.sentence);
+        problems.add(e.at, "", e.sentence + advice);
     } catch (const YAML::ParserException& e) {
-        problems.add(lines.place(e.mark), "", parser_sentence(e, lines));
+        problems.add(lines.place(e.mark), "", parser_sentence(e, lines) + advice);
     }
     return nullptr;
 }

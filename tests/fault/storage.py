@@ -53,7 +53,7 @@ def check_rows(trainer):
 
 
 def check_runs(trainer, source):
-    """70, 71: whole runs from disk. A bad directory ends the run and leaves the earlier record; without io_uring the losses are the same."""
+    """70, 71: whole runs from disk. A bad directory is refused and leaves the earlier record; without io_uring the losses are the same."""
     complaints = []
     away = ["offload.optimizer=nvme", "offload.parameters=nvme", "offload.activations=nvme", "output.overwrite=true"]
     (trainer.folder / "file").write_text("a user's")
@@ -63,10 +63,10 @@ def check_runs(trainer, source):
     if first.exit_code != DONE:
         return [show(first)]
     losses = read_record(first.output)["steps/loss"]
-    for place, words in (("missing", "No such file or directory"), ("file", "Not a directory")):
+    for place, words in (("missing", "no such directory"), ("file", "is not a directory")):
         result = trainer.train(source, 2, [*away, f"offload.nvme_path={trainer.folder / place}"])
-        if result.exit_code != IO_FAILED or place not in result.stderr or words not in result.stderr:
-            complaints.append(f"{place}: exit {IO_FAILED} and '{words}' were due\n{show(result)}")
+        if result.exit_code != REFUSED or place not in result.stderr or words not in result.stderr:
+            complaints.append(f"{place}: exit {REFUSED} and '{words}' were due\n{show(result)}")
         if not numpy.array_equal(read_record(result.output)["steps/loss"], losses):
             complaints.append(f"{place}: the earlier run's record is gone")
     trainer.prefix = [sys.executable, REFUSED_CALLS, "io_uring_setup=EPERM"]

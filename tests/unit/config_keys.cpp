@@ -108,7 +108,7 @@ TEST_CASE("aliases of values: every target is a choice of some key, and the fore
             keys_with_it += has(key, alias.ours);
             CHECK_FALSE((has(key, alias.ours) && has(key, alias.foreign)));
         }
-        CHECK(keys_with_it > 0);
+        CHECK((keys_with_it > 0 || alias.ours.empty()));
     }
 }
 
@@ -155,6 +155,14 @@ TEST_CASE("hints for names of other trainers") {
         {"training", "train"},
         {"optimiser", "optimizer"},
         {"out_dir", "output.directory"},
+        {"sharding.stage", "did you mean sharding.zero_stage?"},
+        {"zero.stage", "did you mean sharding.zero_stage?"},
+        {"grid.tensor", "did you mean grid.tp?"},
+        {"model.hidden", "did you mean model.hidden_size?"},
+        {"distributed_timeout_minutes", "comm.watchdog? (in seconds)"},
+        {"--distributed-optimizer", "sharding.zero_stage? (zero_stage: 1)"},
+        {"tokenizer_type", "there is no tokenizer"},
+        {"optimizer.params", "its keys stand in optimizer itself"},
     };
     for (const auto& hint : cases) {
         INFO(hint.first);
@@ -182,6 +190,8 @@ TEST_CASE("hints for values") {
         const auto& [written, meant] = hint.second;
         CHECK(choice_hint(*find_key(hint.first), written) == fmt::format("; did you mean {}?", meant));
     }
+    for (const char* other : {"relu", "ReLU", "geglu", "reglu"})  // not the same thing
+        CHECK(choice_hint(*find_key("model.activation"), other) == "");
     CHECK(nearest("abc", {"xyz", "abd", "ab"}) == "abd");
     CHECK(nearest("sieze", {"seize", "size"}).has_value());
     CHECK_FALSE(nearest("q", {"dp", "tp"}).has_value());

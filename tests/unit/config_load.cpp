@@ -19,10 +19,9 @@ TEST_CASE_FIXTURE(ConfigFixture, "unknown, misplaced, duplicate, ill-typed and i
         {"grid.pp=x", "train.stps=3"});
     INFO(text);
     check_has(text, "in.yaml:2:15: model.num_layers: found 'four', which is not a number, allowed: an integer 1 to 100000");
-    check_has(text, "in.yaml:3:3: model.hiden_size: found an unknown key, allowed in model: num_layers, hidden_size,");
-    check_has(text, "did you mean model.hidden_size?");
+    check_has(text, "in.yaml:3:3: model.hiden_size: found an unknown key; did you mean model.hidden_size? Allowed in model: num_layers,");
     check_has(text, "in.yaml:4:3: model.lr: found an unknown key");
-    check_has(text, "it belongs elsewhere: optimizer.lr");
+    check_has(text, "it belongs elsewhere: optimizer.lr. Allowed in model: num_layers,");
     check_has(text, "in.yaml:6:3: model.num_attention_heads: found the key twice, allowed: once; the first is at in.yaml:5:3");
     check_has(text, "in.yaml:7:12: grid.tp: found tp 4, which does not divide num_attention_heads 6");
     check_has(text, "in.yaml:8:1: zero_optimization: found an unknown section");
@@ -66,6 +65,34 @@ TEST_CASE_FIXTURE(ConfigFixture, "overrides: the file's rules, the file's place"
     check_has(refusal(base, {"zero_optimization.stage=1"}), "did you mean sharding.zero_stage?");
     check_has(refusal(base, {"comm.compression=3"}), "comm.compression: found '3', allowed: a mapping of method, ratio");
     check_has(refusal("train: {steps: many}\n", {"train.steps=9"}), "in.yaml:1:16: train.steps: found 'many'");
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "a section given a value: its key that takes the value") {
+    const auto told = [&](const std::string& override) { return refusal("model: {num_layers: 4}\n", {override}); };
+    check_has(told("recompute=full"), "section.key=value; recompute is a section: recompute.granularity=full");
+    check_has(told("offload=cpu"), "; offload is a section: offload.optimizer=cpu");
+    check_has(told("data=[a.txt]"), "; data is a section: data.train=[a.txt]");
+    check_has(told("device=gpu"), "; device is a section of backend, memory_limit, host_memory_limit, threads");
+    check_has(told("model=llama"), "; model is a section of num_layers, hidden_size,");
+    check_has(told("recompute"), "; recompute is a section of granularity");
+    check_has(told("recompute={a: 1}"), "; recompute is a section of granularity");
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "what a shell makes of a list or a mapping is told with the quotes that it wants") {
+    const auto told = [&](const std::string& override) { return refusal("model: {num_layers: 4}\n", {override}); };
+    check_has(told("data.train=[*.txt]"), "the referenced anchor is not defined; a word that begins with * stands in quotes: [\"*.txt\"]");
+    check_has(refusal("data: {train: [*.txt]}\n"), "in.yaml:1:16: not YAML: the referenced anchor is not defined; a word that begins with *");
+    for (const char* part : {"model.lora={rank:", "pipeline.layers_per_stage=[1,"})
+        check_has(told(part), "has no end: put the whole override in quotes, since a shell parts it at blanks");
+    CHECK(!has(told("model.lora={rank: x}"), "quotes"));
+    CHECK(!has(refusal("model: {num_layers: 4\n"), "quotes"));
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "of the keys of a rule an override is blamed, for it is new") {
+    const std::string base = "model:\n  seq_length: 64\ngrid: {sp: 2}\n";
+    check_has(refusal(base, {"grid.sp=3"}), "override 1 'grid.sp=3': grid.sp: found seq_length 64, which is not a multiple of sp 3 x 2 (zigzag) = 6");
+    check_has(refusal(base, {"train.steps=3", "model.seq_length=62"}), "override 2 'model.seq_length=62': model.seq_length: found seq_length 62");
+    check_has(refusal("model:\n  seq_length: 62\ngrid: {sp: 2}\n"), "in.yaml:2:15: model.seq_length: found seq_length 62");
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "booleans, and words that only look like something else") {

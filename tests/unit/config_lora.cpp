@@ -1,6 +1,8 @@
 // Adapters in the input file: what is taken, derived and refused.
 #include "config_fixture.hpp"
 
+#include "config/aliases.hpp"
+
 using namespace quadrille;
 
 TEST_CASE_FIXTURE(ConfigFixture, "no adapters: left out, null, or an override that takes them back") {
@@ -36,7 +38,17 @@ TEST_CASE_FIXTURE(ConfigFixture, "what is refused") {
     check_has(refusal("model: {lora: 8}\n"), "model.lora: found '8', allowed: a mapping of rank, alpha, targets");
     check_has(refusal("model: {lora: {rank: 8, targets: [q, q_proj]}}\n"),
               "model.lora.targets: found 'q_proj', which no matrix of this model is called, allowed: all, or parts of the names layers.0 to "
-              "layers.11, each with attention.q, attention.k, attention.v, attention.o, mlp.up, mlp.down");
+              "layers.11, each with attention.q, attention.k, attention.v, attention.o, mlp.up, mlp.down; did you mean attention.q?");
+    const auto told = [&](const std::string& target) { return refusal("model: {lora: {rank: 8, targets: [\"" + target + "\"]}}\n"); };
+    check_has(told("c_attn"), "; did you mean attention.q, attention.k, attention.v?");
+    check_has(told("self_attn.v_proj"), "; did you mean attention.v?");
+    check_has(told("all-linear"), "; did you mean all?");
+    check_has(told("q,v"), "; a list is written [q,v]");
+    CHECK(!has(told("head"), "did you mean"));
+    for (const input::ChoiceAlias& alias : input::target_aliases()) {  // every name that is proposed is one of a matrix
+        INFO(alias.foreign);
+        CHECK(refusal("model: {activation: swiglu, lora: {rank: 8, targets: [" + std::string(alias.ours) + "]}}\n").empty());
+    }
     for (const char* wrong : {"gate", "layers.12", "layer", "attention.up", "head", "embedding", "norm", "weight"})
         check_has(refusal(std::string("model: {lora: {rank: 8, targets: [") + wrong + "]}}\n"), std::string("found '") + wrong + "'");
     CHECK(refusal("model: {activation: swiglu, lora: {rank: 8, targets: [gate, layers.11, layers.0.attention]}}\n").empty());

@@ -93,6 +93,23 @@ TEST_CASE_FIXTURE(ConfigFixture, "megatron: prefixes, with and without extension
     check_has(refusal("data: {format: megatron, train: [other]}\n"), "no such file");
 }
 
+TEST_CASE_FIXTURE(ConfigFixture, "the nvme tier's directory: a run needs it, a plan warns, and who offloads nothing there is not asked") {
+    file("plain", "x");
+    const auto text = [&](const std::string& place) {
+        return "data: {format: synthetic}\noffload: {optimizer: nvme, nvme_path: " + (folder / place).string() + "}\n";
+    };
+    std::vector<std::string> warnings;
+    load_config(file("in.yaml", text("missing")), {}, job, &warnings);
+    REQUIRE(warnings.size() == 1);
+    check_has(warnings[0], "offload.nvme_path: found '" + (folder / "missing").string() + "', but there is no such directory");
+    job.planning = false;
+    check_has(refusal(text("missing")),
+              "in.yaml:2:39: offload.nvme_path: found 'missing', but there is no such directory, allowed: the directory of a local disk");
+    check_has(refusal(text("plain")), "found 'plain', which is not a directory");
+    CHECK(refusal(text("")).empty());
+    CHECK(refusal("data: {format: synthetic}\noffload: {nvme_path: /missing}\n").empty());
+}
+
 TEST_CASE_FIXTURE(ConfigFixture, "the output directory: NAME, and nothing else is expanded") {
     CHECK(load("model: {num_layers: 2}\n").output.directory == "runs/in");
     CHECK(load("output: {directory: out/NAME/x}\n").output.directory == "out/in/x");

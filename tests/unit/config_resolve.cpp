@@ -48,7 +48,8 @@ TEST_CASE_FIXTURE(ConfigFixture, "dp is what is left of the ranks, and the produ
     job.ranks = 8;
     CHECK(load("grid: {tp: 2, pp: 2}\n").grid.dp == 2);
     CHECK(load("grid: {dp: 8}\n").grid.ranks() == 8);
-    check_has(refusal("grid: {tp: 3}\n"), "in.yaml:1:12: grid.tp: tp·pp·sp is 3 x 1 x 1 = 3 but --ranks is 8");
+    check_has(refusal("grid: {tp: 3}\n"),
+              "in.yaml:1:12: grid.tp: tp·pp·sp is 3 x 1 x 1 = 3 but --ranks is 8, allowed: a divisor of 8; or a multiple of 3 ranks, such as 9");
     for (const int ranks : {3, 5, 1, 8}) {
         job.ranks = ranks;
         job.planning = false;
@@ -204,12 +205,44 @@ TEST_CASE_FIXTURE(ConfigFixture, "keys that have no effect are told of, unless t
     CHECK(told("loss_scale: {window: 10}\ntrain: {precision: fp16}\n") == "");
     CHECK(told("loss_scale: {initial: 65536, window: 1000, minimum: 1}\n") == "");
     CHECK(told("offload: {nvme_path: /tmp, queue_depth: 8}\n") == "");  // a plan
+    CHECK(told("tensor: {sequence_parallel: true}\n") == "tensor.sequence_parallel has no effect at grid.tp 1; ");
+    CHECK(told("tensor: {sequence_parallel: true}\ngrid: {tp: 2}\n") == "");
+    const std::string keep = "sharding: {keep_gathered: true, zero_stage: ";
+    CHECK(told(keep + "2}\n") == "sharding.keep_gathered has no effect below sharding.zero_stage 3 while no parameters are offloaded; ");
+    CHECK(told(keep + "3}\n") == "");
+    CHECK(told(keep + "0}\noffload: {parameters: cpu}\n") == "");
+    CHECK(told(keep + "0}\ndevice: {memory_limit: 1GiB}\n") == "");  // as a resolved input has it
+    CHECK(told("optimizer: {type: sgd, beta1: 0.8}\n") == "optimizer.beta1 has no effect with optimizer.type sgd; ");
+    CHECK(told("optimizer: {type: sgd, beta2: 0.8, eps: 1e-6}\n") ==
+          "optimizer.beta2 has no effect with optimizer.type sgd; optimizer.eps has no effect with optimizer.type sgd; ");
+    CHECK(told("optimizer: {type: sgd, beta1: 0.9}\n") == "");
+    CHECK(told("optimizer: {beta1: 0.8}\n") == "");
+    CHECK(told("model: {rotary_base: 500}\n") == "model.rotary_base has no effect without model.position_embedding rope; ");
+    CHECK(told("model: {rotary_base: 500, position_embedding: rope}\n") == "");
+    CHECK(told("train: {steps: 6}\noptimizer: {warmup_steps: 100}\n") ==
+          "optimizer.warmup_steps 100 are more than train.steps 6: the run ends in its warm-up, at 6 % of lr; ");
+    CHECK(told("train: {steps: 6}\n") == "");
     job = {.ranks = 1, .planning = false};
     const std::string nowhere = " has no effect while nothing is offloaded to nvme; ";
     CHECK(told("offload: {nvme_path: /tmp}\n") == "offload.nvme_path" + nowhere);
     CHECK(told("offload: {optimizer: cpu, block_size: 4096, queue_depth: 8}\n") == "offload.block_size" + nowhere + "offload.queue_depth" + nowhere);
     CHECK(told("offload: {optimizer: nvme, nvme_path: /tmp, block_size: 4096, queue_depth: 8}\n") == "");
     CHECK(told("offload: {nvme_path: null, block_size: 1MiB, queue_depth: 32}\n") == "");
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "a split of one part holds nothing out, and says so") {
+    std::vector<std::string> warnings;
+    load_config(file("t.yaml", "data: {format: synthetic, split: 0.9}\n"), {}, job, &warnings);
+    REQUIRE(warnings.size() == 1);
+    CHECK(warnings[0] == "data.split 0.9 is one weight, so all of the data is for training; \"90,10\" holds a tenth of it out");
+    load_config(file("t.yaml", "data: {format: synthetic, split: \"90,10\"}\n"), {}, job, &warnings);
+    CHECK(warnings.size() == 1);
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "gradients in the nvme tier are one problem, with or without a path") {
+    CHECK(lines(refusal("offload: {gradients: nvme}\n")) == 1);
+    CHECK(lines(refusal("offload: {gradients: nvme, nvme_path: /tmp}\n")) == 1);
+    CHECK(lines(refusal("offload: {gradients: nvme, activations: nvme}\n")) == 2);
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "threads and memory come from the machine") {
@@ -253,6 +286,10 @@ TEST_CASE_FIXTURE(ConfigFixture, "documents, splits and evaluation") {
     check_has(refusal(data + "end_of_document: 50257}\n"), "found 50257, allowed: a token id below vocab_size 50257");
     check_has(refusal(data + "end_of_document: -1}\n"), "found '-1', allowed: an integer 0 to 2147483647, or null");
     check_has(refusal(data + "mask_across_documents: true}\n"), "found true without data.end_of_document");
+    const std::string mask = "data: {mask_across_documents: true, train: ";
+    check_has(refusal(mask + "[a.txt]}\n"), "found true without data.end_of_document, but a text of one file is one document");
+    check_has(refusal("data: {train: [a.txt]}\n", {"data.mask_across_documents=true"}), "a text of one file is one document");
+    for (const char* many : {"[a.txt, b.txt]}\n", "[\"*.none\"]}\n", "[a.txt], end_of_document: 10}\n"}) CHECK(refusal(mask + many) == "");
     CHECK(load("data: {split: \"969,30,1\"}\n").data.split == std::vector<double>{969, 30, 1});
     CHECK(load("data: {split: 969, valid: []}\n").data.split == std::vector<double>{969});
     CHECK(load("data:\n  split: 969,30, 1\n").data.split == std::vector<double>{969, 30, 1});
