@@ -32,6 +32,10 @@ std::vector<std::string> merged_overrides(const std::vector<std::string>& given,
 // The resolved input: every key, as YAML. load_config of this text gives an equal Config, whose text is identical.
 std::string to_yaml(const Config& config);
 
+// The same for people, a few lines: of each section the keys that can vary. Several files of data are a count and their bytes, for which it looks
+// at the files.
+std::string in_short(const Config& config);
+
 // The Config of a text that `to_yaml` made, without looking at files or the machine; throws Error{refused} for any other text.
 Config parse_resolved(const std::string& text);
 

@@ -1,5 +1,6 @@
 #include "config/paths.hpp"
 
+#include "base/format.hpp"
 #include "config/utf8.hpp"
 
 #include <fmt/core.h>
@@ -79,6 +80,22 @@ std::vector<std::string> files_at(const fs::path& path, std::string_view extensi
 }  // namespace
 
 bool is_glob(std::string_view pattern) { return pattern.find_first_of("*?[") != std::string_view::npos; }
+
+std::string files_text(const std::vector<std::string>& files) {
+    if (files.empty()) return "[]";
+    if (files.size() == 1) return files[0];
+    std::uintmax_t bytes = 0;
+    std::int64_t missing = 0;
+    for (const std::string& file : files) {
+        std::error_code error;
+        std::uintmax_t size = fs::file_size(file, error);
+        if (error) size = fs::file_size(file + ".bin", error);
+        if (error) ++missing;
+        else bytes += size;
+    }
+    return fmt::format("{} files of {}{}", files.size(), format_bytes(static_cast<std::int64_t>(bytes)),
+                       missing > 0 ? fmt::format(" ({} not found)", missing) : "");
+}
 
 Matches find_files(const std::string& pattern, const std::vector<fs::path>& folders, std::string_view extension) {
     Matches result;

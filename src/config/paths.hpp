@@ -21,4 +21,7 @@ Matches find_files(const std::string& pattern, const std::vector<std::filesystem
 
 bool is_glob(std::string_view pattern);
 
+// "302 files of 1.50 MiB", or the one path itself. A prefix counts with its .bin; files that are not there are told of.
+std::string files_text(const std::vector<std::string>& files);
+
 }  // namespace quadrille::input

@@ -4,12 +4,14 @@
 #include "base/error.hpp"
 #include "config/keys.hpp"
 #include "config/numbers.hpp"
+#include "config/paths.hpp"
 #include "config/settings.hpp"
 #include "config/yaml_reader.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace quadrille::input {
 
@@ -118,6 +120,26 @@ std::string to_yaml(const Config& config) {
                                 key.live() ? "" : "  # the only value in this build");
     }
     return out.text;
+}
+
+std::string in_short(const Config& config) {
+    std::map<std::string, std::string> lines;
+    for (const Key& key : keys()) {
+        if (!key.live()) continue;
+        const Value value = key.binding.get(config);
+        const auto* paths = key.type == KeyType::paths ? std::get_if<std::vector<std::string>>(&value) : nullptr;
+        const bool files = paths != nullptr && key.section == "data";
+        std::string text = files ? files_text(*paths) : paths ? fmt::format("[{}]", fmt::join(*paths, ", ")) : value_text(key, value, "");
+        std::string& line = lines[key.section];
+        line += fmt::format("{}{}: {}", line.empty() ? "" : ", ", key.name, text);
+    }
+    std::string all;
+    for (const std::string& section : sections()) {
+        const std::string head = fmt::format("  {:<12}", section + ":");
+        std::string text = wrapped(lines[section], std::string(head.size(), ' '), 140);
+        if (!lines[section].empty()) all += head + text.substr(head.size());
+    }
+    return all;
 }
 
 Config parse_resolved(const std::string& text) {

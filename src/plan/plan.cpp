@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "compile/verify.hpp"
 #include "config/names.hpp"
+#include "ir/print.hpp"
 #include "plan/simulate.hpp"
 #include "plan/suggest.hpp"
 
@@ -61,6 +62,7 @@ ProgramPlan plan_program(const Program& p, const Grid& grid) {
     const auto is_layer = [](const Flat& f) { return f.unit.starts_with("layers.") && !f.unit.ends_with(".lora"); };  // its adapters are a unit too
     plan.layers = std::count_if(p.flats.begin(), p.flats.end(), is_layer);
     plan.peaks = p.peaks;
+    if (const std::int64_t op = p.peaks[0].op; op >= 0 && op < plan.operations) plan.peak_op = text(p, static_cast<std::size_t>(op));
     plan.states = state_bytes(p);
     for (const Flat& f : p.flats) plan.parameters += f.end;
     plan.wire = wire_bytes(p, plan.first);
@@ -151,7 +153,8 @@ Plan make_plan(const Config& config, const Workspace& workspace, const Variation
     plan.host_memory_limit = config.device.host_memory_limit;
     plan.fits = std::all_of(c.programs.begin(), c.programs.end(), [&](const Program& p) { return fits(p, config.device); });
     if (!plan.fits) plan.shortfall = shortfall(c, config.device);
-    if (!plan.fits && vary) plan.suggestions = suggest(config, workspace, vary, step_cost(c));
+    if (!plan.fits) plan.cost = step_cost(c);
+    if (!plan.fits && vary) plan.suggestions = suggest(config, workspace, vary, plan.cost);
     if (programs) *programs = std::move(c.programs);
     return plan;
 }

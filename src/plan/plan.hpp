@@ -13,6 +13,7 @@ struct ProgramPlan {
     std::int64_t count = 0;                       // ranks that share it
     std::int64_t operations = 0, layers = 0;
     std::array<TierPeak, tier_count> peaks{};
+    std::string peak_op;                          // at which the device peak stands, as `plan --program` prints it
     StateBytes states;
     std::int64_t parameters = 0;                  // that a rank computes with, without padding
     std::map<std::string, std::int64_t> wire;     // axis -> bytes per rank and step, of the first rank
@@ -50,18 +51,20 @@ struct Plan {
     std::int64_t memory_limit = 0, host_memory_limit = 0;  // 0: none
     bool fits = true;
     std::string shortfall;                        // why not: of each tier that does not, does_not_fit of the fullest rank
+    double cost = 0;                              // step_cost, where it does not fit
     std::vector<Suggestion> suggestions;
 };
 
 // The input with further overrides, checked and resolved; throws Error where that is not possible.
 using Variation = std::function<Config(const std::vector<std::string>&)>;
 
-// Compiles and verifies the whole grid. Where a tier does not fit its limit, looks through `vary` for changes that
-// would make it fit. Throws Error{refused} where the model does not fit the grid, and logic_error if a program is unsound.
-// `programs`, if given, gets the compiled programs.
+// Compiles and verifies the whole grid. Where a tier does not fit its limit, looks through `vary`, if there is one, for changes that would make it
+// fit, which may take longer than the plan itself. Throws Error{refused} where the model does not fit the grid, and logic_error if a program is
+// unsound. `programs`, if given, gets the compiled programs.
 Plan make_plan(const Config&, const Workspace&, const Variation& vary, std::vector<Program>* programs = nullptr);
 
-std::string text(const Plan&);                    // for people
+std::string figures(const Plan&);                 // for people: all but the suggestions
+std::string text(const Plan&);                    // with these, where it does not fit
 std::string json(const Plan&);                    // one object, as the interface has it
 
 // Of the whole model: true sizes, without padding; replicated and tied parameters once. `trained`: only those that are.

@@ -1,13 +1,16 @@
 #include "plan/suggest.hpp"
 
 #include "base/error.hpp"
+#include "config/load.hpp"
 #include "config/names.hpp"
 #include "model/model.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <new>
+#include <limits>
+#include <map>
+#include <optional>
 
 namespace quadrille {
 namespace {
@@ -16,66 +19,75 @@ constexpr std::size_t most_suggestions = 4;
 constexpr std::int64_t most_ops = 10000000;  // of all programs of a change that is compiled: some gigabytes
 
 using Overrides = std::vector<std::string>;
-using Ladder = std::vector<Overrides>;  // changes of one kind, the stronger the later
+using Change = std::vector<Overrides>;  // its parts, each of which can be left out
+using Ladder = std::vector<Change>;     // changes of one kind, the stronger the later
 
 // Half the sequences per pass, twice the passes: the same batch.
 Ladder smaller_passes(const Config& c) {
     Ladder out;
     for (std::int64_t factor = 2; c.train.micro_batch_size % factor == 0; factor *= 2)
-        out.push_back({fmt::format("train.micro_batch_size={}", c.train.micro_batch_size / factor),
-                       fmt::format("train.gradient_accumulation_steps={}", c.train.gradient_accumulation_steps * factor)});
+        out.push_back({{fmt::format("train.micro_batch_size={}", c.train.micro_batch_size / factor),
+                        fmt::format("train.gradient_accumulation_steps={}", c.train.gradient_accumulation_steps * factor)}});
     return out;
 }
 
 Ladder finer_shards(const Config& c) {
     Ladder out;
     if (grid_of(c).size(zero_axes) == 1) return out;
-    for (int stage = c.sharding.zero_stage + 1; stage <= 3; ++stage) out.push_back({fmt::format("sharding.zero_stage={}", stage)});
+    for (int stage = c.sharding.zero_stage + 1; stage <= 3; ++stage) out.push_back({{fmt::format("sharding.zero_stage={}", stage)}});
     return out;
 }
 
 Ladder more_recompute(const Config& c) {
     Ladder out;
-    if (c.recompute.granularity == Granularity::none) out.push_back({"recompute.granularity=selective"});
-    if (c.recompute.granularity != Granularity::full) out.push_back({"recompute.granularity=full"});
+    if (c.recompute.granularity == Granularity::none) out.push_back({{"recompute.granularity=selective"}});
+    if (c.recompute.granularity != Granularity::full) out.push_back({{"recompute.granularity=full"}});
     return out;
 }
 
-// To host memory, or to disk: in the run's own directory where the input names none.
-Ladder other_tiers(const Config& c) {
+// What can go to a tier, a part each; to disk in the directory that the input names, else in the working directory.
+Change parts_to(const Config& c, OffloadTo tier) {
     const OffloadConfig& o = c.offload;
-    Ladder out;
-    Overrides all;
-    for (const OffloadTo tier : {OffloadTo::cpu, OffloadTo::nvme}) {
-        const bool disk = tier == OffloadTo::nvme;
-        for (const auto& [what, now] :
-             {std::pair{"optimizer", o.optimizer}, {"gradients", o.gradients}, {"activations", o.activations}, {"parameters", o.parameters}}) {
-            if (now != OffloadTo::none || (disk && std::string_view(what) == "gradients")) continue;
-            out.push_back({fmt::format("offload.{}={}", what, spelling(tier))});
-            all.push_back(out.back()[0]);
-        }
-        if (disk && o.gradients == OffloadTo::none) all.push_back("offload.gradients=cpu");
-        if (all.size() > 1) out.push_back(all);
-        all.clear();
-        if (disk && o.nvme_path.empty())
-            for (Overrides& change : out)
-                if (change[0].ends_with("=nvme")) change.push_back("offload.nvme_path=.");
+    const bool disk = tier == OffloadTo::nvme;
+    Change parts;
+    for (const auto& [what, now] :
+         {std::pair{"optimizer", o.optimizer}, {"gradients", o.gradients}, {"activations", o.activations}, {"parameters", o.parameters}}) {
+        if (now != OffloadTo::none || (disk && std::string_view(what) == "gradients")) continue;
+        parts.push_back({fmt::format("offload.{}={}", what, spelling(tier))});
+        if (disk && o.nvme_path.empty()) parts.back().push_back("offload.nvme_path=.");
     }
+    return parts;
+}
+
+Ladder one_part(const Change& parts) {
+    Ladder out;
+    for (const Overrides& part : parts) out.push_back({part});
+    return out;
+}
+
+Ladder other_tiers(const Config& c) {
+    const Change host = parts_to(c, OffloadTo::cpu);
+    Change disk = parts_to(c, OffloadTo::nvme);
+    Ladder out = one_part(host);
+    if (host.size() > 1) out.push_back(host);
+    for (const Change& one : one_part(disk)) out.push_back(one);
+    if (c.offload.gradients == OffloadTo::none) disk.push_back({"offload.gradients=cpu"});
+    if (disk.size() > 1) out.push_back(disk);
     return out;
 }
 
 Ladder smaller_elements(const Config& c) {
     Ladder out;
-    if (c.train.precision == Precision::fp32) out.push_back({"train.precision=bf16"});
-    else if (c.train.gradient_dtype == Precision::fp32) out.push_back({fmt::format("train.gradient_dtype={}", spelling(c.train.precision))});
+    if (c.train.precision == Precision::fp32) out.push_back({{"train.precision=bf16"}});
+    else if (c.train.gradient_dtype == Precision::fp32) out.push_back({{fmt::format("train.gradient_dtype={}", spelling(c.train.precision))}});
     return out;
 }
 
 // What keeps the same ranks and costs little.
 std::vector<Ladder> cheap_ladders(const Config& c) {
     std::vector<Ladder> out = {smaller_passes(c), finer_shards(c), more_recompute(c)};
-    if (c.grid.tp > 1 && !c.tensor.sequence_parallel) out.push_back({{"tensor.sequence_parallel=true"}});
-    if (c.pipeline.schedule == Schedule::gpipe && c.pipeline.virtual_stages == 1 && c.grid.pp > 1) out.push_back({{"pipeline.schedule=1f1b"}});
+    if (c.grid.tp > 1 && !c.tensor.sequence_parallel) out.push_back({{{"tensor.sequence_parallel=true"}}});
+    if (c.pipeline.schedule == Schedule::gpipe && c.pipeline.virtual_stages == 1 && c.grid.pp > 1) out.push_back({{{"pipeline.schedule=1f1b"}}});
     out.push_back(smaller_elements(c));
     std::erase_if(out, [](const Ladder& l) { return l.empty(); });
     return out;
@@ -86,17 +98,21 @@ Ladder finer_cuts(const Config& c, const char* axis, int extent) {
     Ladder out;
     for (int factor = 2; factor <= c.grid.dp; factor *= 2)
         if (c.grid.dp % factor == 0)
-            out.push_back({fmt::format("grid.dp={}", c.grid.dp / factor), fmt::format("grid.{}={}", axis, extent * factor),
-                           fmt::format("train.gradient_accumulation_steps={}", c.train.gradient_accumulation_steps * factor)});
+            out.push_back({{fmt::format("grid.dp={}", c.grid.dp / factor), fmt::format("grid.{}={}", axis, extent * factor),
+                            fmt::format("train.gradient_accumulation_steps={}", c.train.gradient_accumulation_steps * factor)}});
     return out;
 }
 
-Overrides joined(Overrides a, const Overrides& b) {
-    for (const std::string& x : b) {
-        const std::string key = x.substr(0, x.find('='));
-        if (std::none_of(a.begin(), a.end(), [&](const std::string& y) { return y.substr(0, y.find('=')) == key; })) a.push_back(x);
-    }
+Change joined(Change a, const Change& b) {
+    a.insert(a.end(), b.begin(), b.end());
     return a;
+}
+
+// All parts, each key once: the first says its value.
+Overrides overrides_of(const Change& change) {
+    Overrides all;
+    for (const Overrides& part : change) all = merged_overrides(part, all);
+    return all;
 }
 
 class Suggest {
@@ -110,6 +126,7 @@ class Suggest {
         std::vector<Ladder> cuts = {other_tiers(config_), finer_cuts(config_, "tp", grid.tp), finer_cuts(config_, "pp", grid.pp),
                                     finer_cuts(config_, "sp", grid.sp)};
         std::erase_if(cheap, [this](const Ladder& l) { return all_that_fit(l) > 0; });
+        beside_the_optimizer(cheap);
         std::erase_if(cuts, [this](const Ladder& l) { return !enough() && first_that_fits(l, {}); });
         combine(cheap, cuts);
         const auto other_numbers = [](const Suggestion& s) {
@@ -126,53 +143,94 @@ class Suggest {
     bool enough() const { return found_.size() >= most_suggestions; }
 
     std::int64_t all_that_fit(const Ladder& ladder) {
-        return std::count_if(ladder.begin(), ladder.end(), [this](const Overrides& o) { return attempt(o); });
+        return std::count_if(ladder.begin(), ladder.end(), [this](const Change& c) { return keep(c); });
     }
 
-    bool first_that_fits(const Ladder& ladder, const Overrides& beside) {
-        return std::any_of(ladder.begin(), ladder.end(), [&](const Overrides& o) { return attempt(joined(o, beside)); });
+    bool first_that_fits(const Ladder& ladder, const Change& beside) {
+        return std::any_of(ladder.begin(), ladder.end(), [&](const Change& c) { return keep(joined(c, beside)); });
+    }
+
+    // The optimizer's state in host memory, which moves once a step, and one cheap change: often less than all that other tiers can hold.
+    void beside_the_optimizer(const std::vector<Ladder>& cheap) {
+        const Change optimizer = {{std::string("offload.optimizer=cpu")}};
+        if (config_.offload.optimizer != OffloadTo::none || attempt(optimizer)) return;
+        for (const Ladder& ladder : cheap)
+            if (!enough()) first_that_fits(ladder, optimizer);
     }
 
     // Of what does not fit by itself: the strongest of two kinds, of each kind with other tiers or a finer cut, of all kinds, and all that
     // with these.
     void combine(const std::vector<Ladder>& cheap, const std::vector<Ladder>& cuts) {
-        Overrides all;
+        Change all;
         for (std::size_t a = 0; a < cheap.size(); ++a) {
-            for (std::size_t b = a + 1; b < cheap.size() && !enough(); ++b) attempt(joined(cheap[a].back(), cheap[b].back()));
+            for (std::size_t b = a + 1; b < cheap.size() && !enough(); ++b) keep(joined(cheap[a].back(), cheap[b].back()));
             all = joined(all, cheap[a].back());
         }
-        const auto with_cuts = [&](const Overrides& change) {
+        const auto with_cuts = [&](const Change& change) {
             for (const Ladder& ladder : cuts)
                 if (!enough()) first_that_fits(ladder, change);
         };
         for (const Ladder& ladder : cheap) with_cuts(ladder.back());
         if (enough() || cheap.size() < 3) return;
-        attempt(all);
+        keep(all);
         with_cuts(all);
     }
 
-    // Compiles the change, and keeps it if it fits. What does not fit with few microbatches does not with all of them either, and is sooner known.
-    bool attempt(const Overrides& change) {
+    // Whether the change fits; if so it is offered, less what it does not need.
+    bool keep(const Change& change) {
+        if (!attempt(change)) return false;
+        const Suggestion& least = *attempt(pruned(change));
+        if (std::none_of(found_.begin(), found_.end(), [&](const Suggestion& s) { return s.change == least.change; })) found_.push_back(least);
+        return true;
+    }
+
+    // Of a change that fits, in turn the part is left out without which it still fits and costs least.
+    Change pruned(Change change) {
+        for (Change best = change; change.size() > 1; change = best) {
+            double least = std::numeric_limits<double>::infinity();
+            for (std::size_t i = 0; i < change.size(); ++i) {
+                Change without = change;
+                without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
+                const auto& fitting = attempt(without);
+                if (!fitting || fitting->cost >= least) continue;
+                least = fitting->cost;
+                best = without;
+            }
+            if (best.size() == change.size()) break;
+        }
+        return change;
+    }
+
+    // The change if it fits, with its figures. Compiled once.
+    const std::optional<Suggestion>& attempt(const Change& change) {
+        const Overrides overrides = overrides_of(change);
+        const auto [at, fresh] = tried_.try_emplace(fmt::format("{}", fmt::join(overrides, " ")));
+        if (fresh) at->second = compiled(overrides, at->first);
+        return at->second;
+    }
+
+    // What does not fit with few microbatches does not with all of them either, and is sooner known.
+    std::optional<Suggestion> compiled(const Overrides& change, const std::string& text) const {
         try {
             const Config config = vary_(change);
+            if (config.train.global_batch_size != config_.train.global_batch_size) return {};  // that would be another training
             const std::int64_t all = config.train.gradient_accumulation_steps;
             Config few = config;
             few.train.gradient_accumulation_steps = std::min<std::int64_t>(all, 2 * config.grid.pp);
             Compiled c = compile(few, Purpose::training, workspace_);
-            if (!fit(c)) return false;
+            if (!fit(c)) return {};
             if (const std::int64_t part = few.train.gradient_accumulation_steps; part < all) {
                 std::int64_t ops = 0;
                 for (const Program& p : c.programs) ops += static_cast<std::int64_t>(p.ops.size());
-                if (ops > most_ops / all * part) return false;
+                if (ops > most_ops / all * part) return {};
                 c = compile(config, Purpose::training, workspace_);
             }
-            if (!fit(c)) return false;
-            found_.push_back({fmt::format("{}", fmt::join(change, " ")), peaks(c), step_cost(c) / cost_});
-            return true;
+            if (!fit(c)) return {};
+            return Suggestion{text, peaks(c), step_cost(c) / cost_};
         } catch (const Error&) {
-            return false;  // the input's rules do not allow it
+            return {};  // the input's rules do not allow it
         } catch (const TypingError&) {
-            return false;  // nor does the grid
+            return {};  // nor does the grid
         }
     }
 
@@ -192,6 +250,7 @@ class Suggest {
     const Variation& vary_;
     const double cost_;              // of the input as it is
     std::vector<Suggestion> found_;
+    std::map<std::string, std::optional<Suggestion>> tried_;  // by their overrides
 };
 
 }  // namespace

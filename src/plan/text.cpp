@@ -71,6 +71,18 @@ std::string bytes_lines(const Plan& plan, std::map<std::string, std::int64_t> Pr
     return s;
 }
 
+// A text in quotes.
+std::string json_text(const std::string& text) {
+    std::string s = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') s += '\\';
+        s += c == '\n' ? ' ' : c;
+    }
+    return s + '"';
+}
+
+std::string json_limit(std::int64_t bytes) { return bytes > 0 ? fmt::format("{}", bytes) : "null"; }
+
 std::string json_program(const ProgramPlan& p) {
     std::string peaks, books, packing;
     for (std::size_t t = 0; t < tier_count; ++t) {
@@ -85,16 +97,17 @@ std::string json_program(const ProgramPlan& p) {
     }
     // The first rank of a program stands at 0 on every axis but pp.
     return fmt::format("{{\"coordinate\": {{\"dp\": 0, \"tp\": 0, \"pp\": {}, \"sp\": 0}}, \"count\": {}, \"operations\": {}, "
-                       "\"peak_bytes\": {{{}}}, \"books\": {{{}}}, \"packing\": {{{}}}, "
+                       "\"layers\": {}, \"peak_bytes\": {{{}}}, \"peak_op\": {}, \"books\": {{{}}}, \"packing\": {{{}}}, "
                        "\"states\": {{\"weights\": {}, \"masters\": {}, \"moments\": {}, \"residuals\": {}, \"gradients\": {}}}, "
                        "\"wire\": {}, \"uncompressed\": {}, \"copies\": {}}}",
-                       p.first[Axis::pp], p.count, p.operations, peaks, books, packing, p.states.weights, p.states.masters, p.states.moments,
-                       p.states.residuals, p.states.gradients, json_map(p.wire), json_map(p.uncompressed), json_map(p.copies));
+                       p.first[Axis::pp], p.count, p.operations, p.layers, peaks, json_text(p.peak_op), books, packing, p.states.weights,
+                       p.states.masters, p.states.moments, p.states.residuals, p.states.gradients, json_map(p.wire), json_map(p.uncompressed),
+                       json_map(p.copies));
 }
 
 }  // namespace
 
-std::string text(const Plan& plan) {
+std::string figures(const Plan& plan) {
     const std::string trained = plan.trained == plan.parameters ? "" : fmt::format(", {} of them trained ({:.3g} %)", plan.trained,
                                 100 * static_cast<double>(plan.trained) / static_cast<double>(plan.parameters));
     std::string s = fmt::format("parameters  {}{}\nranks       {}\n", plan.parameters, trained, plan.ranks);
@@ -105,8 +118,8 @@ std::string text(const Plan& plan) {
                          plan.recompute.granularity, plan.recompute.bytes_saved < 0 ? "-" : "",
                          format_bytes(std::abs(plan.recompute.bytes_saved)), plan.recompute.flops_added,
                          100 * plan.recompute.flops_added / (plan.hardware_flops - plan.recompute.flops_added));
-    s += fmt::format("pipeline    {}, {} microbatches, bubble {:.2f} % of the step (by the FLOPs of each chunk)\n", plan.schedule, plan.microbatches,
-                     100 * plan.bubble_fraction);
+    s += fmt::format("pipeline    {}, {} microbatch{}, bubble {:.2f} % of the step (by the FLOPs of each chunk)\n", plan.schedule,
+                     plan.microbatches, plan.microbatches == 1 ? "" : "es", 100 * plan.bubble_fraction);
     s += fmt::format("homes       {}\n", plan.homes);
     s += fmt::format("memory per rank, with scratch for device.threads {}\n", plan.threads);
     ledger_lines(plan, s);
@@ -130,9 +143,10 @@ std::string text(const Plan& plan) {
     std::string limits = plan.memory_limit > 0 ? format_bytes(plan.memory_limit) : "";
     if (plan.host_memory_limit > 0) limits += fmt::format("{}{} of host memory", limits.empty() ? "" : " and ", format_bytes(plan.host_memory_limit));
     if (plan.fits) return s + fmt::format("fits in {}\n", limits);
-    s += fmt::format("does not fit in {} per rank\n{}", limits, plan.shortfall);
-    return s + advice(plan.suggestions);
+    return s + fmt::format("does not fit in {} per rank\n{}", limits, plan.shortfall);
 }
+
+std::string text(const Plan& plan) { return figures(plan) + (plan.fits ? "" : advice(plan.suggestions)); }
 
 std::string advice(const std::vector<Suggestion>& suggestions) {
     std::string s;
@@ -140,7 +154,7 @@ std::string advice(const std::vector<Suggestion>& suggestions) {
         s += fmt::format("{}  # device peak {}", x.change, format_bytes(x.peak_bytes[0]));
         for (std::size_t t = 1; t < tier_count; ++t)
             if (x.peak_bytes[t] > 0) s += fmt::format(", {} {}", name_of(static_cast<Tier>(t)), format_bytes(x.peak_bytes[t]));
-        s += fmt::format(", cost {:.2f} x\n", x.cost);
+        s += fmt::format(", cost {:.2f} x{}\n", x.cost, x.change.find("nvme_path=.") == std::string::npos ? "" : "; in place of . name a local disk");
     }
     if (s.empty())
         return "no change that was tried makes it fit: smaller passes, ZeRO stages, recompute, sequence parallelism, offload, "
@@ -160,10 +174,10 @@ std::string json(const Plan& plan) {
                        " \"flops\": {{\"model\": {:.17g}, \"hardware\": {:.17g}}},\n"
                        " \"recompute\": {{\"granularity\": \"{}\", \"bytes_saved\": {}, \"flops_added\": {:.17g}}},\n"
                        " \"pipeline\": {{\"schedule\": \"{}\", \"microbatches\": {}, \"bubble_fraction\": {:.17g}}},\n"
-                       " \"fits\": {}, \"suggestions\": [{}]}}\n",
+                       " \"memory_limit\": {}, \"host_memory_limit\": {}, \"fits\": {}, \"suggestions\": [{}]}}\n",
                        plan.parameters, plan.trained, plan.ranks, programs, plan.model_flops, plan.hardware_flops, plan.recompute.granularity,
                        plan.recompute.bytes_saved, plan.recompute.flops_added, plan.schedule, plan.microbatches, plan.bubble_fraction,
-                       plan.fits ? "true" : "false", suggestions);
+                       json_limit(plan.memory_limit), json_limit(plan.host_memory_limit), plan.fits ? "true" : "false", suggestions);
 }
 
 std::string does_not_fit(const Program& p, Tier tier, const Budget& budget, std::int64_t rank) {

@@ -2,6 +2,7 @@
 #include "ir/print.hpp"
 #include "plan/choices.hpp"
 #include "plan/plan.hpp"
+#include "plan/suggest.hpp"
 #include "train/commands.hpp"
 #include "train/device.hpp"
 
@@ -37,6 +38,9 @@ PlanArguments parse(const Words& words) {
         else a.overrides.push_back(w);
     }
     if (a.input.empty()) throw Error(Exit::refused, fmt::format("plan: which input file? {}", form("plan")));
+    if (a.program + a.json + a.resolved > 1)
+        throw Error(Exit::refused, fmt::format("plan: --program, --json and --resolved each print something and nothing else: one of them; {}",
+                                               form("plan")));
     return a;
 }
 
@@ -70,14 +74,21 @@ int plan_command(const Words& words) {
     const Workspace workspace = workspace_of(config);
     const Variation vary = [&](const Words& more) { return settled_like(load_config(a.input, merged_overrides(a.overrides, more), job), config); };
     std::vector<Program> programs;
-    const Plan plan = make_plan(config, workspace, a.input == "-" ? Variation{} : vary, &programs);
-    if (a.json) fmt::print("{}", json(plan));
-    else if (!a.program) {
-        fmt::print("{}\n", to_yaml(config));
-        for (const Choice& c : choices.made) fmt::print("{}\n", text(c));
-        fmt::print("{}", text(plan));
+    Plan plan = make_plan(config, workspace, {}, &programs);
+    const bool people = !a.json && !a.program;
+    if (people) {
+        fmt::print("{}", figures(plan));
+        std::fflush(stdout);  // advice for a large model takes its time
     }
-    if (a.program && !a.json)
+    const bool advise = !plan.fits && !a.program && a.input != "-";  // a stream is read once
+    if (advise) plan.suggestions = suggest(config, workspace, vary, plan.cost);
+    if (a.json) fmt::print("{}", json(plan));
+    if (people && advise) fmt::print("{}", advice(plan.suggestions));
+    if (people) {
+        for (const Choice& c : choices.made) fmt::print("{}\n", text(c));
+        fmt::print("input as resolved (--resolved prints all of it)\n{}", in_short(config));
+    }
+    if (a.program)
         for (const Program& p : programs) fmt::print("program of pp {}\n{}", p.coordinate, text(p));
     return plan.fits ? 0 : static_cast<int>(Exit::no_memory);
 }

@@ -17,12 +17,13 @@ constexpr std::array<Subcommand, 4> subcommands = {{
      "may be -, standard input. An override obeys every rule of the file. Every key with its default: inputs/reference.yaml. The run leaves its\n"
      "record in output.directory: `quadrille inspect` reads it.\n"},
     {"plan", "quadrille plan FILE.yaml [section.key=value ...] [--ranks N] [--program] [--json] [--resolved]",
-     "Compiles and verifies the programs of the whole grid without running them, on this one core, and prints the resolved input, memory per rank\n"
-     "and book, FLOPs, wire bytes, the pipeline's order, and whether it fits device.memory_limit; if not, changes that would (exit 3).\n\n"
+     "Compiles and verifies the programs of the whole grid without running them, on this one core, and prints memory per rank and book, FLOPs,\n"
+     "wire bytes, the pipeline's order, and whether it fits device.memory_limit; if not, changes that would (exit 3). The resolved input comes\n"
+     "last, in short.\n\n"
      "  --ranks N     ranks of the job, where grid.dp is auto\n"
      "  --program     the programs themselves, one op a line, and nothing else\n"
-     "  --json        all of it as one object\n"
-     "  --resolved    the resolved input alone, as YAML: fed back, it runs the same\n"},
+     "  --json        all of the figures as one object, and nothing else\n"
+     "  --resolved    the whole resolved input alone, as YAML: fed back, it runs the same\n"},
     {"bench", "quadrille bench [gemm|memory|collectives|storage|all] [--json FILE] [--size BYTES] [offload.KEY=value ...]",
      "Measures what the machine gives: matrix products and memory of one process, collectives of all ranks (start it with a launcher, on at least\n"
      "2 ranks), ours beside the MPI library's own; the nvme tier's file in offload.nvme_path (else here) at offload.block_size and\n"

@@ -17,13 +17,13 @@ TIERS, BOOKS = ("device", "host", "nvme"), ("weights", "gradients", "optimizer",
 BYTES = dict.fromkeys(BOOKS, int)
 SHAPE = {
     "parameters": int, "trained_parameters": int, "ranks": int,
-    "programs": [{"coordinate": dict.fromkeys(("dp", "tp", "pp", "sp"), int), "count": int, "operations": int,
-                  "peak_bytes": dict.fromkeys(TIERS, int), "books": dict.fromkeys(TIERS, BYTES), "packing": dict.fromkeys(TIERS, int),
+    "programs": [{"coordinate": dict.fromkeys(("dp", "tp", "pp", "sp"), int), "count": int, "operations": int, "layers": int,
+                  "peak_op": str, "peak_bytes": dict.fromkeys(TIERS, int), "books": dict.fromkeys(TIERS, BYTES), "packing": dict.fromkeys(TIERS, int),
                   "states": dict.fromkeys(("weights", "masters", "moments", "residuals", "gradients"), int),
                   "wire": {...: int}, "uncompressed": {...: int}, "copies": {...: int}}],
     "flops": {"model": (int, float), "hardware": (int, float)},
     "pipeline": {"schedule": str, "microbatches": int, "bubble_fraction": (int, float)},
-    "fits": bool,
+    "fits": bool, "memory_limit": (int, type(None)), "host_memory_limit": (int, type(None)),
     "recompute": {"granularity": str, "bytes_saved": int, "flops_added": (int, float)},
     "suggestions": [{"change": str, "peak_bytes": int, "host_bytes": int, "nvme_bytes": int, "cost": (int, float)}],
 }
@@ -67,6 +67,45 @@ def sums(plan):
     return complaints
 
 
+def in_short(text):
+    """Complaints unless figures come first, and the input behind them in a few lines."""
+    lines = text.splitlines()
+    head = "input as resolved (--resolved prints all of it)"
+    if not text.startswith("parameters  ") or head not in lines:
+        return [f"figures, then the input, were due:\n{text}"]
+    short = lines[lines.index(head) + 1:]
+    due = ("num_layers: 4", "zero_stage: 0", "counting.txt")
+    return [] if len(short) < 40 and all(any(word in line for line in short) for word in due) else [f"few lines with {due} were due:\n{text}"]
+
+
+def many_files(lab):
+    """Files of data are counted in the plan's text and listed by --resolved alone; the options that print something else exclude each other."""
+    for number in range(30):
+        (lab.folder / f"part{number:02}.txt").write_text("x" * 1024)
+    (lab.folder / "run.yaml").write_text(json.dumps(INPUT))
+    plan = ["plan", "run.yaml", "data.train=part*.txt"]
+    text, whole = lab.run(plan).stdout, lab.run([*plan, "--resolved"]).stdout
+    complaints = [] if "train: 30 files of 30.0 KiB," in text and "part07.txt" not in text else [f"30 files were to be counted:\n{text}"]
+    complaints += [] if whole.count("part") == 30 else [f"30 files were to be listed:\n{whole}"]
+    for pair in (["--program", "--json"], ["--json", "--resolved"], ["--resolved", "--program"]):
+        result = lab.run([*plan, *pair])
+        if result.exit_code != 2 or "one of them" not in result.stderr or result.stdout:
+            complaints.append(f"{pair}: a refusal was due\n{show(result)}")
+    return complaints
+
+
+def figures_before_advice(lab):
+    """The figures are there while the advice is still being looked for: who ends the plan at its first line misses the advice alone."""
+    (lab.folder / "run.yaml").write_text(json.dumps(INPUT))
+    process = lab.start(["plan", "run.yaml", "model.num_layers=96", "device.memory_limit=1MiB"], 1)
+    first = process.stdout.readline()
+    process.kill()
+    text, errors = first + process.stdout.read(), process.stderr.read()
+    process.wait()
+    good = text.startswith("parameters") and "does not fit in 1.00 MiB" in text and not errors
+    return [] if good and "change" not in text and "input as resolved" not in text else [f"the figures alone were due:\n{text}{errors}"]
+
+
 def against_the_record(lab, ranks, *grid):
     """The plan's bytes, axes and FLOPs are the record's, and it says the same in words."""
     result = lab.train(INPUT, ranks, [*grid, "output.overwrite=true"])
@@ -74,7 +113,11 @@ def against_the_record(lab, ranks, *grid):
         raise RuntimeError(show(result))
     record = read_record(result.output)
     plan, text, complaints = planned(lab, *grid, "--ranks", ranks)
-    complaints += sums(plan)
+    complaints += sums(plan) + in_short(text)
+    if plan["memory_limit"] is not None or sum(p["layers"] for p in plan["programs"]) != INPUT["model"]["num_layers"]:
+        complaints.append(f"without a limit there is none in the plan, and its layers are the model's: {plan}")
+    lines = lab.run(["plan", "run.yaml", *grid, "--ranks", ranks, "--program"]).stdout.splitlines()
+    complaints += [f"no op is '{p['peak_op']}'" for p in plan["programs"] if f"line{p['peak_op']}" not in lines and p["peak_op"] not in lines]
     axes = [name.decode() for name in record["wire/axes"]]
     coordinates = record["grid/coordinates"].tolist()
     if f"with scratch for device.threads {record['environment']['threads']}\n" not in text:
@@ -110,8 +153,10 @@ def suggestions_hold(lab):
     budget = [f"device.memory_limit={limit}", "--ranks", 4]
     plan, text, wrong = planned(lab, *budget)
     complaints += wrong
-    if not free["fits"] or plan["fits"] or not plan["suggestions"] or "does not fit in" not in text:
+    if plan["memory_limit"] != limit or not free["fits"] or plan["fits"] or not plan["suggestions"] or "does not fit in" not in text:
         return [*complaints, f"fits {plan['fits']}, suggestions {plan['suggestions']}\n{text}"]
+    if text.index("# device peak") > text.index("input as resolved"):
+        complaints.append(f"the advice stands behind the input:\n{text}")
     if re.findall(r"^(\S+=.*)  # device peak", text, re.MULTILINE) != [s["change"] for s in plan["suggestions"]]:
         complaints.append(f"the text's lines are not {plan['suggestions']}\n{text}")
     for suggestion in plan["suggestions"]:
@@ -131,7 +176,8 @@ def main():
         grids = [(1,), (4, "grid.dp=2", "grid.sp=2"), (4, "grid.tp=2", "grid.pp=2"), (4, "grid.pp=2", "grid.sp=2", "pipeline.schedule=gpipe"),
                  (2, "grid.dp=2", "offload.optimizer=nvme", "offload.nvme_path=.", "offload.activations=cpu")]
         checks = [("plan and record on " + " ".join(map(str, grid)), lambda grid=grid: (against_the_record(lab, *grid), "")) for grid in grids]
-        return report(arguments, [*checks, ("suggestions", lambda: (suggestions_hold(lab), ""))])
+        return report(arguments, [*checks, ("suggestions", lambda: (suggestions_hold(lab), "")), ("many files", lambda: (many_files(lab), "")),
+                                  ("figures before advice", lambda: (figures_before_advice(lab), ""))])
 
 
 if __name__ == "__main__":

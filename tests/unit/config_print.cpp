@@ -76,6 +76,21 @@ TEST_CASE_FIXTURE(ConfigFixture, "the resolved text has every key, and only such
     CHECK_THROWS_AS(parse_resolved("model: {num_layers: x}\n"), Error);
 }
 
+TEST_CASE_FIXTURE(ConfigFixture, "in short: the keys that can vary, and of many files their number and size") {
+    file("a.txt", std::string(1000, 'x'));
+    file("b.txt", std::string(560, 'x'));
+    file("c.bin", std::string(512, 'x'));
+    const std::string text = in_short(load("model: {num_layers: 2}\ndata: {train: [a.txt, b.txt], valid: [a.txt]}\n"));
+    check_has(text, "  model:      num_layers: 2, hidden_size: 768, ");
+    check_has(text, "lora.targets: [all]");
+    check_has(text, "train: 2 files of 1.52 KiB, valid: " + (folder / "a.txt").string());
+    check_has(text, "\n              ");  // long sections go on below their first key
+    CHECK(!has(text, "pretend_nodes"));
+    CHECK(lines(text) < 40);
+    check_has(in_short(load("data: {train: [a.txt, nothing.txt]}\n")), "train: 2 files of 1000 B (1 not found)");
+    check_has(in_short(load("data: {format: megatron, train: [c, c]}\n")), "train: 2 files of 1.00 KiB");
+}
+
 TEST_CASE_FIXTURE(ConfigFixture, "inputs/reference.yaml is the table of keys, and loads as the defaults") {
     const std::string text = reference_yaml();
     if (std::getenv("QUADRILLE_UPDATE") != nullptr) std::ofstream(inputs / "reference.yaml", std::ios::binary) << text;

@@ -6,6 +6,8 @@
 #include <doctest.h>
 
 #include <algorithm>
+#include <iterator>
+#include <sstream>
 
 using namespace quadrille;
 
@@ -88,6 +90,50 @@ TEST_CASE("combinations where no change fits by itself, and nothing in them that
     const std::vector<std::string> small = {"train.micro_batch_size=2", "train.gradient_accumulation_steps=2", "device.host_memory_limit=1KiB"};
     const Plan alone = Job124m{small, 1}.plan(limit);  // nobody to share with
     for (const Suggestion& s : alone.suggestions) CHECK(s.change.find("zero_stage") == std::string::npos);
+}
+
+TEST_CASE("nothing of what is offered can be left out, and the optimizer goes with one cheap change before all else goes") {
+    const std::vector<std::string> batch = {"train.micro_batch_size=2", "train.gradient_accumulation_steps=8"};
+    const Job124m input{{"model.num_layers=4", "model.hidden_size=512", "model.num_attention_heads=4", "model.vocab_size=256", "model.seq_length=64",
+                         batch[0], batch[1]}, 1};
+    const std::string smaller = "train.micro_batch_size=1 train.gradient_accumulation_steps=16", optimizer = "offload.optimizer=cpu";
+    const auto with = [&](std::vector<std::string> more) { return input.peak(more); };
+    const std::int64_t both = with({"train.micro_batch_size=1", "train.gradient_accumulation_steps=16", optimizer}), alone = with({optimizer});
+    REQUIRE(both < alone);
+    const Plan p = input.plan(both);
+    check_order(p, both);
+    CHECK(find(p, smaller + " " + optimizer));
+    const std::int64_t tiers = with({optimizer, "offload.parameters=cpu"});
+    REQUIRE(tiers < both);
+    const Plan q = input.plan(tiers);
+    check_order(q, tiers);
+    REQUIRE(find(q, optimizer + " offload.parameters=cpu"));
+    for (const Plan* plan : {&p, &q})
+        for (const Suggestion& s : plan->suggestions) {
+            CAPTURE(s.change);
+            std::istringstream words(s.change);
+            std::vector<std::string> parts{std::istream_iterator<std::string>(words), {}};
+            const auto batch_size = [](const std::string& word) { return word.starts_with("train."); };
+            for (const std::string& part : parts) {
+                std::vector<std::string> rest;
+                for (const std::string& other : parts)
+                    if (other != part && !(batch_size(part) && batch_size(other))) rest.push_back(other);
+                CHECK(with(rest) > (plan == &p ? both : tiers));
+            }
+        }
+}
+
+TEST_CASE("the advice never changes the batch") {
+    const std::int64_t batch = 8;
+    for (const int ranks : {1, 4}) {
+        const std::string passes = fmt::format("train.gradient_accumulation_steps={}", batch / 2 / ranks);
+        const Job124m input{{"train.micro_batch_size=2", passes, "device.host_memory_limit=1KiB"}, ranks};
+        for (const Suggestion& s : input.plan(input.peak() / 2).suggestions) {
+            CAPTURE(s.change);
+            std::istringstream words(s.change);
+            CHECK(input.load({std::istream_iterator<std::string>(words), {}}).train.global_batch_size == batch);
+        }
+    }
 }
 
 TEST_CASE("the plan says where the training state lives") {
