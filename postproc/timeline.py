@@ -3,7 +3,7 @@
 
     python3 postproc/timeline.py runs/quickstart [timeline.json]
 
-One process per rank, one track per queue and one counter per tier, which stacks the five books. Needs h5py.
+The run must have had output.trace=true. One process per rank, one track per queue and one counter per tier, which stacks the five books. Needs h5py.
 """
 import json
 import pathlib
@@ -36,14 +36,30 @@ def memory(file):
             yield {"ph": "C", "name": f"{tiers[t]} memory", "pid": int(rank), "ts": 1e6 * at, "args": dict(zip(books, of_books.tolist()))}
 
 
-def main(arguments):
-    if not 1 <= len(arguments) <= 2:
-        sys.exit(__doc__)
-    path = pathlib.Path(arguments[0])
+def traced(path):
+    """The timeline of a trace.h5, or of the directory that holds it. Exits with a sentence where there is none."""
+    if not path.exists():
+        sys.exit(f"timeline.py: {path}: there is no such file or directory")
     if path.is_dir():
         path = path / "trace.h5"
-    with h5py.File(path, "r") as file:
-        timeline = {"traceEvents": [*events(file), *memory(file)], "displayTimeUnit": "ms"}
+        if not path.exists():
+            sys.exit(f"timeline.py: {path.parent} holds no trace.h5; run with output.trace=true")
+    try:
+        with h5py.File(path, "r") as file:
+            if "trace" in file and "memory" in file:
+                return path, {"traceEvents": [*events(file), *memory(file)], "displayTimeUnit": "ms"}
+    except OSError as error:
+        sys.exit(f"timeline.py: {path} cannot be read: {error}")
+    sys.exit(f"timeline.py: {path} is no trace; a run with output.trace=true leaves trace.h5")
+
+
+def main(arguments):
+    if arguments in (["--help"], ["-h"]):
+        print(__doc__.strip())
+        return
+    if not 1 <= len(arguments) <= 2 or arguments[0].startswith("-"):
+        sys.exit(__doc__)
+    path, timeline = traced(pathlib.Path(arguments[0]))
     output = pathlib.Path(arguments[1]) if len(arguments) == 2 else path.with_name("timeline.json")
     output.write_text(json.dumps(timeline))
     print(f"{len(timeline['traceEvents'])} events: {output}")

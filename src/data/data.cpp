@@ -1,5 +1,6 @@
 #include "data/data.hpp"
 
+#include "base/format.hpp"
 #include "config/names.hpp"
 #include "data/markov.hpp"
 #include "data/source.hpp"
@@ -114,8 +115,9 @@ void Opener::open_files() {
     const auto training = samples(corpus, 0, at.training, RaggedEnd::drop, "training");
     const double epochs = static_cast<double>(config_.train.steps) * static_cast<double>(config_.train.global_batch_size) /
                           static_cast<double>(training->count());
-    describe("training", *training, fmt::format("{}; {} steps of {} read {:.2f} epochs", data_.shuffle ? "shuffled" : "in order",
-                                                config_.train.steps, config_.train.global_batch_size, epochs));
+    describe("training", *training, fmt::format("{}; {} of {} read {:.2f} epochs", data_.shuffle ? "shuffled" : "in order",
+                                                format_number_of(config_.train.steps, "step"),
+                                                format_number_of(config_.train.global_batch_size, "sequence"), epochs));
     out_.training = std::make_shared<BatchReader>(training, SampleOrder::training, config_.train.global_batch_size, data_.shuffle,
                                                   config_.train.seed);
     open_held_out(corpus, at);

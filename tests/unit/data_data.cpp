@@ -61,7 +61,7 @@ TEST_CASE("a text is described and served") {
     CHECK(data.evaluation->samples().count() == 3);
     CHECK(data.evaluation_batches == 1);
     CHECK(data.warnings.empty());
-    check_names(joined(data.description), {"text, 1 file, 1000 tokens", "124 samples of 9 tokens", "10 steps of 4 read 0.32 epochs",
+    check_names(joined(data.description), {"text, 1 file, 1000 tokens", "124 samples of 9 tokens", "10 steps of 4 sequences read 0.32 epochs",
                                            "held out: 20 tokens, 3 samples"});
 }
 

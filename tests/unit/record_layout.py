@@ -84,6 +84,20 @@ def check_timeline(directory):
     assert counters[0]["args"] == {"weights": 8, "gradients": 0, "optimizer": 0, "activations": 4, "buffers": 0}
 
 
+def check_timeline_answers(directory):
+    """What is no trace is answered with one sentence, and --help with the usage."""
+    script, empty = root / "postproc/timeline.py", directory / "empty"
+    empty.mkdir()
+    for argument, code, stream, words in (("--help", 0, "stdout", "output.trace=true"), ("--nonsense", 1, "stderr", "python3 postproc/timeline.py"),
+                                          (empty, 1, "stderr", "holds no trace.h5; run with output.trace=true"),
+                                          (directory / "run.h5", 1, "stderr", "is no trace"), (directory / "none", 1, "stderr", "no such file"),
+                                          (script, 1, "stderr", "cannot be read")):
+        result = subprocess.run([sys.executable, script, argument], capture_output=True, text=True, check=False)
+        said = getattr(result, stream)
+        assert result.returncode == code and words in said and "Traceback" not in result.stderr, f"{argument}: {result}"
+        assert len(said.strip().splitlines()) == 1 or argument in ("--help", "--nonsense"), f"{argument}: {said}"
+
+
 with tempfile.TemporaryDirectory() as name:
     directory = pathlib.Path(name)
     subprocess.run([writer, name], check=True)
@@ -92,4 +106,5 @@ with tempfile.TemporaryDirectory() as name:
         check_attributes(file)
     check_loading(directory)
     check_timeline(directory)
+    check_timeline_answers(directory)
 print(f"{len(documented())} datasets as documented")

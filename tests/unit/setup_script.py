@@ -82,13 +82,39 @@ def apt_fails(machine):
     return expect(machine.setup(), 2, "Unable to fetch", "setup.sh: apt could not install them", *HINTS, *NEEDED)
 
 
+def stand_ins(machine, missing="nothing"):
+    """Every tool that setup.sh asks for, but the header whose name contains `missing`; cmake says with what it was called."""
+    for tool in ("g++", "cc", "ninja", "mpicc", "h5pcc"):
+        machine.add(tool, f'input=$(cat); case $input in *{missing}*) exit 1 ;; esac')
+    machine.add("cmake", 'echo "cmake $@"; [ "$1" = --build ] || { mkdir -p "$4" && touch "$4/build.ninja"; }')
+
+
+def one_build(machine):
+    """The README's two commands configure alike but for the tests themselves, so that the second builds on what the first has built."""
+    stand_ins(machine)
+    for tool in ("nproc", "ctest", "python3"):
+        machine.add(tool, "exit 0")
+    tree = machine.bin.parent / "tree"
+    shutil.copytree(SOURCE / "jobscripts", tree / "jobscripts")
+    (tree / "tests").mkdir()
+    shutil.copy(SOURCE / "tests/run.sh", tree / "tests/run.sh")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("QUADRILLE_")}
+    kept |= {"PATH": str(machine.bin), "QUADRILLE_PYTHON": str(machine.bin / "python3")}
+    said = []
+    for script in ("jobscripts/setup.sh", "tests/run.sh"):
+        result = subprocess.run([machine.bin / "bash", tree / script], env=kept, capture_output=True, text=True, check=False, timeout=60)
+        calls = [line for line in result.stdout.splitlines() if line.startswith("cmake -S")]
+        if result.returncode != 0 or len(calls) != 1:
+            return [f"{script}: exit 0 and one configuration were due, came {result.returncode}\n{result.stdout}{result.stderr}"]
+        said.append(calls[0].replace("-DQUADRILLE_TESTS=ON", "-DQUADRILLE_TESTS=OFF"))
+    return [] if said[0] == said[1] else [f"the second configures otherwise: {said}"]
+
+
 def apt_fails_for_a_wish(machine):
     """With only a wish missing, a failing apt does not end the script: it goes on to build without it."""
     machine.add("sudo", '[ "$1" = -n ] && shift; exec "$@"')
     machine.add("apt-get", 'echo "apt-get $@"; exit 100')
-    for tool in ("g++", "cc", "ninja", "mpicc", "h5pcc"):
-        machine.add(tool, 'input=$(cat); case $input in *liburing*) exit 1 ;; esac')
-    machine.add("cmake", 'echo "cmake $@"; [ "$1" = --build ] || { mkdir -p "$4" && touch "$4/build.ninja"; }')
+    stand_ins(machine, missing="liburing")
     build = machine.bin.parent / "build"
     result = machine.setup("--build", str(build))
     return expect(result, 0, "setup.sh: installing liburing-dev", "apt could not install them", "goes on without liburing", f"cmake --build {build}")
@@ -96,7 +122,7 @@ def apt_fails_for_a_wish(machine):
 
 def main():
     failed = 0
-    for check in (without_anything, other_machines, ordinary_user, apt_fails, apt_fails_for_a_wish):
+    for check in (without_anything, other_machines, ordinary_user, apt_fails, apt_fails_for_a_wish, one_build):
         with tempfile.TemporaryDirectory(prefix="setup-") as folder:
             complaints = check(Machine(folder))
         failed += bool(complaints)
