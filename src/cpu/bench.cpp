@@ -71,7 +71,7 @@ BenchRow bench_pass(const char* name, std::int64_t bytes, F run) {
 
 }  // namespace
 
-std::vector<BenchRow> bench_gemm() {
+void bench_gemm(const EachRow& each) {
     constexpr std::int64_t t = 2048, h = 768, f = 3072, v = 50257;
     constexpr Product products[] = {
         {t, h, h, false, false}, {t, h, h, false, true}, {h, h, t, true, false},  // attention's projections: y, dx, dw
@@ -79,36 +79,32 @@ std::vector<BenchRow> bench_gemm() {
         {t, h, f, false, false}, {t, f, h, false, true}, {f, h, t, true, false},  // down
         {t, v, h, false, true},  {t, h, v, false, false}, {v, h, t, true, false},  // logits of the tied table
     };
-    std::vector<BenchRow> rows;
     for (const DType type : {DType::f32, DType::bf16})
-        for (const Product& p : products) rows.push_back(bench_product(p, type));
-    return rows;
+        for (const Product& p : products) each(bench_product(p, type));
 }
 
 double product_rate(std::int64_t m, std::int64_t n, std::int64_t k, DType type) {
     return 1e9 * bench_product({m, n, k, false, false}, type).rate;
 }
 
-std::vector<BenchRow> bench_memory() {
+void bench_memory(const EachRow& each) {
     constexpr std::int64_t count = std::int64_t{1} << 26;  // fp32 elements: 256 MiB a buffer
     const Buffer a(4 * count), b(4 * count), c(4 * count);
     const auto* pa = reinterpret_cast<const float*>(a.words.get());
     const auto* pb = reinterpret_cast<const float*>(b.words.get());
     auto* pc = reinterpret_cast<float*>(c.words.get());
-    std::vector<BenchRow> rows;
-    rows.push_back(bench_pass("copy", 8 * count, [=] {
+    each(bench_pass("copy", 8 * count, [=] {
 #pragma omp parallel for simd schedule(static)
         for (std::int64_t i = 0; i < count; ++i) pc[i] = pa[i];
     }));
-    rows.push_back(bench_pass("add", 12 * count, [=] {
+    each(bench_pass("add", 12 * count, [=] {
 #pragma omp parallel for simd schedule(static)
         for (std::int64_t i = 0; i < count; ++i) pc[i] = pa[i] + pb[i];
     }));
-    rows.push_back(bench_pass("fill", 4 * count, [=] {
+    each(bench_pass("fill", 4 * count, [=] {
 #pragma omp parallel for simd schedule(static)
         for (std::int64_t i = 0; i < count; ++i) pc[i] = 1.0f;
     }));
-    return rows;
 }
 
 }  // namespace quadrille

@@ -1,10 +1,10 @@
-// Measures what this machine can do: the rate of matrix products and of memory, on the calling thread's OpenMP team. Returns
-// rows and prints nothing. The ratios of tests/bench compare against these.
+// Measures what this machine can do: the rate of matrix products and of memory, on the calling thread's OpenMP team. Hands
+// over rows and prints nothing. The ratios of tests/bench compare against these.
 #pragma once
 #include "ir/dtype.hpp"
 
+#include <functional>
 #include <string>
-#include <vector>
 
 namespace quadrille {
 
@@ -17,13 +17,15 @@ struct BenchRow {
     std::string unit = {};  // GFLOP/s | GB/s
 };
 
+using EachRow = std::function<void(const BenchRow&)>;  // called as soon as the row is measured
+
 // Forward, input-gradient and weight-gradient products of a GPT-2 124M block and head over 2048 tokens, in both precisions.
-std::vector<BenchRow> bench_gemm();
+void bench_gemm(const EachRow& each);
 
 // FLOP/s of one product of these sizes, the median of five: some milliseconds where they are small.
 double product_rate(std::int64_t m, std::int64_t n, std::int64_t k, DType);
 
 // Copy, add and fill of buffers far larger than the caches. Rates count bytes read plus bytes written.
-std::vector<BenchRow> bench_memory();
+void bench_memory(const EachRow& each);
 
 }  // namespace quadrille

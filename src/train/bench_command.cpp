@@ -1,3 +1,4 @@
+#include "base/format.hpp"
 #include "comm/bench.hpp"
 #include "config/numbers.hpp"
 #include "cpu/bench.hpp"
@@ -19,22 +20,14 @@ namespace {
 // A measured figure, of whichever bench: the fields that do not apply are empty.
 struct Row {
     std::string name, algorithm, precision, shape;
-    std::int64_t ranks = 1, bytes = 0;
+    std::int64_t ranks = 1, threads = 1, bytes = 0;  // threads: of the OpenMP team of a rank
     double seconds = 0, rate = 0;
     std::string unit;
 };
 
-void append(std::vector<Row>& rows, const std::vector<BenchRow>& more) {
-    for (const BenchRow& r : more) rows.push_back({r.name, "", r.precision, r.shape, 1, 0, r.seconds, r.rate, r.unit});
-}
-
-void append(std::vector<Row>& rows, const std::vector<CollectiveRow>& more) {
-    for (const CollectiveRow& r : more) rows.push_back({r.name, r.algorithm, "", "", r.ranks, r.bytes, r.seconds, r.rate, r.unit});
-}
-
-void append(std::vector<Row>& rows, const std::vector<StorageRow>& more) {
-    for (const StorageRow& r : more) rows.push_back({r.name, r.algorithm, "", "", 1, r.bytes, r.seconds, r.rate, r.unit});
-}
+Row row_of(const BenchRow& r) { return {r.name, "", r.precision, r.shape, 1, omp_get_max_threads(), 0, r.seconds, r.rate, r.unit}; }
+Row row_of(const CollectiveRow& r) { return {r.name, r.algorithm, "", "", r.ranks, omp_get_max_threads(), r.bytes, r.seconds, r.rate, r.unit}; }
+Row row_of(const StorageRow& r) { return {r.name, r.algorithm, "", "", 1, 1, r.bytes, r.seconds, r.rate, r.unit}; }
 
 std::string json(const std::vector<Row>& rows) {
     const std::string machine = machine_name();
@@ -44,16 +37,41 @@ std::string json(const std::vector<Row>& rows) {
         s += r.algorithm.empty() ? fmt::format("\"precision\": \"{}\", ", r.precision) : fmt::format("\"algorithm\": \"{}\", ", r.algorithm);
         s += fmt::format("\"machine\": \"{}\", \"ranks\": {}, ", machine, r.ranks);
         s += r.algorithm.empty() ? fmt::format("\"shape\": \"{}\", ", r.shape) : fmt::format("\"bytes\": {}, ", r.bytes);
-        s += fmt::format("\"seconds\": {:.9g}, \"rate\": {:.9g}, \"unit\": \"{}\"}}", r.seconds, r.rate, r.unit);
+        s += fmt::format("\"threads\": {}, \"seconds\": {:.9g}, \"rate\": {:.9g}, \"unit\": \"{}\"}}", r.threads, r.seconds, r.rate, r.unit);
     }
     return s + "\n]\n";
 }
 
-void print(const std::vector<Row>& rows) {
-    for (const Row& r : rows)
-        fmt::print("{:<16} {:<16} {:>2} ranks  {:<28} {:>12.3f} ms {:>10.2f} {}\n", r.name, r.algorithm.empty() ? r.precision : r.algorithm, r.ranks,
+// Prints each row as it is measured, and keeps the file of all of them up to date: who ends the program early has what was measured till then.
+class Report {
+  public:
+    // `path`: of the JSON file; empty: none.
+    explicit Report(std::string path) : path_(std::move(path)) {}
+
+    void add(const Row& r) {
+        rows_.push_back(r);
+        write();
+        const std::string who = fmt::format("{} x {}", format_number_of(r.ranks, "rank"), format_number_of(r.threads, "thread"));
+        fmt::print("{:<16} {:<16} {:<20} {:<28} {:>12.3f} ms {:>10.2f} {}\n", r.name, r.algorithm.empty() ? r.precision : r.algorithm, who,
                    r.algorithm.empty() ? r.shape : fmt::format("{} bytes", r.bytes), 1e3 * r.seconds, r.rate, r.unit);
-}
+        std::fflush(stdout);
+    }
+
+    // Throws where the file cannot be written. `add` goes on all the same, for others may wait in a collective.
+    void require_written() const {
+        if (!write()) throw Error(Exit::io_failed, fmt::format("bench: {} cannot be written", path_));
+    }
+
+  private:
+    bool write() const {
+        if (path_.empty()) return true;
+        std::ofstream file(path_);
+        return static_cast<bool>(file << json(rows_) << std::flush);
+    }
+
+    std::string path_;
+    std::vector<Row> rows_;
+};
 
 struct BenchArguments {
     std::string what = "all", json;
@@ -101,41 +119,38 @@ std::vector<StorageRow> storage(const StorageBench& bench) {
     return rows;
 }
 
-std::vector<Row> collectives(World& world) {
-    std::vector<Row> rows;
-    if (world.size() < 2) return rows;
+// On all ranks; the first tells.
+void collectives(World& world, Report& report) {
+    if (world.size() < 2) return;
     omp_set_num_threads(std::max(1, world.cpus() / std::max(1, world.cpu_sharers())));
     const std::vector<std::int64_t> sizes = {8, 4096, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
-    append(rows, bench_collectives(world, {}, sizes));
-    return rows;
-}
-
-void write_json(const std::string& path, const std::string& text) {
-    std::ofstream file(path);
-    if (!(file << text << std::flush)) throw Error(Exit::io_failed, fmt::format("bench: {} cannot be written", path));
+    for (const std::int64_t& size : sizes)
+        for (const CollectiveRow& r : bench_collectives(world, {}, {&size, 1}))
+            if (world.rank() == 0) report.add(row_of(r));
 }
 
 }  // namespace
 
 int bench_command(int argc, char** argv, const Words& words) {
     const BenchArguments a = parse(words);
-    std::vector<Row> rows;
+    Report report(a.json);
     if (a.what == "collectives" || a.what == "all") {
         World world(&argc, &argv);
         refuse_singletons(world);
         if (world.size() < 2 && a.what == "collectives")
             throw Error(Exit::refused, fmt::format("bench collectives: there is only 1 rank; {}", form("bench")));
-        rows = collectives(world);
+        collectives(world, report);
         if (world.rank() != 0) return 0;
     } else if (launched_ranks() > 1) {  // it starts no MPI, so it cannot tell who else measures
         throw Error(Exit::refused, fmt::format("bench {} measures this one process: start it without a launcher, or on 1 rank", a.what));
     }
-    if (!a.json.empty()) write_json(a.json, json(rows));  // before the long part: a path that cannot be written is known at once
-    if (a.what == "gemm" || a.what == "all") append(rows, bench_gemm());
-    if (a.what == "memory" || a.what == "all") append(rows, bench_memory());
-    if (a.what == "storage" || a.what == "all") append(rows, storage(a.storage));
-    print(rows);
-    if (!a.json.empty()) write_json(a.json, json(rows));
+    report.require_written();  // before the long part: a path that cannot be written is known at once
+    const EachRow each = [&report](const BenchRow& r) { report.add(row_of(r)); };
+    if (a.what == "gemm" || a.what == "all") bench_gemm(each);
+    if (a.what == "memory" || a.what == "all") bench_memory(each);
+    if (a.what == "storage" || a.what == "all")
+        for (const StorageRow& r : storage(a.storage)) report.add(row_of(r));
+    report.require_written();
     return 0;
 }
 

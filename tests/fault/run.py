@@ -164,6 +164,7 @@ PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("
             "hang": hang.CHECKS, "singletons": hang.SINGLETONS,
             "midrun": midrun.CHECKS, "disk": disk.CHECKS, "launcher": launcher.CHECKS, "user": user.CHECKS,
             "storage": [("70 storage paths", storage.check_paths), ("70 71 storage rows", storage.check_rows),
+                        ("rows as measured", storage.check_rows_as_measured),
                         ("70 71 storage runs", functools.partial(storage.check_runs, source=INPUT))]}
 GROUPS = {group: [(case.name, functools.partial(check_case, case)) for case in cases] for group, cases in CASES.items()} | PROGRAMS
 

@@ -42,7 +42,8 @@ def check_rows(trainer):
         rows = {(row["name"], row["algorithm"]): row for row in json.loads(path.read_text())} if result.exit_code == DONE else {}
         for name in ("nvme_write", "nvme_read"):
             row = rows.get((name, "threads-buffered"), {})
-            if row.get("bytes") != 2 << 20 or row.get("ranks") != 1 or row.get("unit") != "GB/s" or not row.get("rate", 0) > 0:
+            due = {"bytes": 2 << 20, "ranks": 1, "threads": 1, "unit": "GB/s"}
+            if any(row.get(key) != value for key, value in due.items()) or not row.get("rate", 0) > 0:
                 complaints.append(f"{error}: the row {name} of threads-buffered is {row}\n{show(result)}")
         refused = [line for line in result.stderr.splitlines() if "io_uring is refused" in line]
         if error and (len(refused) != 1 or text not in refused[0] or any("uring" in algorithm for _, algorithm in rows)):
@@ -50,6 +51,21 @@ def check_rows(trainer):
         if list(place.iterdir()):
             complaints.append(f"{error}: left behind: {list(place.iterdir())}")
     return complaints
+
+
+def check_rows_as_measured(trainer):
+    """Each row of a bench is printed and in the JSON file as soon as it is measured, with its threads: who ends it after the first has that."""
+    path = trainer.folder / "rows.json"
+    process = trainer.start(["bench", "memory", "--json", path], 1, [("OMP_NUM_THREADS", "2")])
+    first = process.stdout.readline()
+    process.kill()
+    rest = process.stdout.read()
+    process.wait()
+    rows = json.loads(path.read_text())
+    whole = len(rows) == 1 and rows[0]["name"] == "copy" and rows[0]["threads"] == 2 and rows[0]["rate"] > 0
+    if not whole or "copy" not in first or " 1 rank x 2 threads " not in first or rest:
+        return [f"the row of copy alone was due\n{first}{rest}{rows}\n{process.stderr.read()}"]
+    return []
 
 
 def check_runs(trainer, source):
