@@ -36,30 +36,7 @@ int bits_in(const std::vector<unsigned char>& mask) {
     return n;
 }
 
-MPI_Datatype type_of(double) { return MPI_DOUBLE; }
-MPI_Datatype type_of(std::int64_t) { return MPI_INT64_T; }
-
-template <class T>
-std::vector<T> gather_values(MPI_Comm comm, int rank, int size, std::span<const T> values) {
-    require(values.size() <= std::numeric_limits<int>::max(), "gather is for small things");
-    std::vector<T> all(rank == 0 ? values.size() * static_cast<std::size_t>(size) : 0);
-    const auto n = static_cast<int>(values.size());
-    mpi_check(MPI_Gather(values.data(), n, type_of(T{}), all.data(), n, type_of(T{}), 0, comm));
-    return all;
-}
-
 }  // namespace
-
-void mpi_check(int rc, Location at) {
-    if (rc == MPI_SUCCESS) [[likely]]
-        return;
-    std::array<char, MPI_MAX_ERROR_STRING> text{};
-    int length = 0;
-    if (MPI_Error_string(rc, text.data(), &length) != MPI_SUCCESS) length = 0;
-    throw Error(Exit::rank_failed,
-                fmt::format("MPI error {} ({}) in {}, {}:{}", rc, std::string(text.data(), static_cast<std::size_t>(length)),
-                            at.function_name(), at.file_name(), at.line()));
-}
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -68,15 +45,13 @@ World::World(int* argc, char*** argv) {
     mpi_check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
     if (provided != MPI_THREAD_MULTIPLE) refuse_threads(provided);
     mpi_check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-    mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
-    mpi_check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
-    mpi_check(MPI_Comm_rank(comm_, &rank_));
-    mpi_check(MPI_Comm_size(comm_, &size_));
+    take(MPI_COMM_WORLD);
     find_node();
     find_cpus();
     measure_clocks();
-    pages_ = std::make_unique<EvidencePages>(comm_, node_comm_);
+    pages_ = std::make_unique<EvidencePages>(comm(), node_comm_);
     evidence_ = std::make_unique<Evidence>(pages_->mine());
+    tell(*evidence_);
 }
 
 void World::refuse_threads(int provided) {
@@ -96,7 +71,7 @@ World::~World() {
     // A destructor has nobody to report to: an error while ending is of no further consequence.
     pages_.reset();
     if (node_comm_ != MPI_COMM_NULL) MPI_Comm_free(&node_comm_);
-    if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
+    release();
     MPI_Finalize();
 }
 
@@ -118,7 +93,7 @@ void World::abort(Exit code) const {
 }
 
 void World::find_node() {
-    mpi_check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_comm_));
+    mpi_check(MPI_Comm_split_type(comm(), MPI_COMM_TYPE_SHARED, rank(), MPI_INFO_NULL, &node_comm_));
     mpi_check(MPI_Comm_set_errhandler(node_comm_, MPI_ERRORS_RETURN));
     mpi_check(MPI_Comm_rank(node_comm_, &node_rank_));
     mpi_check(MPI_Comm_size(node_comm_, &node_size_));
@@ -150,109 +125,43 @@ void World::find_cpus() {
 // ranks of one node share a clock. An offset smaller than half a round trip cannot be told from none.
 void World::measure_clocks() {
     constexpr int tries = 50, tag = 1;
-    clock_offsets_.assign(static_cast<std::size_t>(size_), 0.0);
-    std::vector<int> leads(static_cast<std::size_t>(size_));
+    clock_offsets_.assign(static_cast<std::size_t>(size()), 0.0);
+    std::vector<int> leads(static_cast<std::size_t>(size()));
     const int lead = node_rank_ == 0;
-    mpi_check(MPI_Allgather(&lead, 1, MPI_INT, leads.data(), 1, MPI_INT, comm_));
+    mpi_check(MPI_Allgather(&lead, 1, MPI_INT, leads.data(), 1, MPI_INT, comm()));
     double offset = 0;
-    for (int r = 1; r < size_ && lead; ++r) {
-        if (!leads[static_cast<std::size_t>(r)] || (rank_ != 0 && rank_ != r)) continue;
+    for (int r = 1; r < size() && lead; ++r) {
+        if (!leads[static_cast<std::size_t>(r)] || (rank() != 0 && rank() != r)) continue;
         double best = std::numeric_limits<double>::infinity(), found = 0;
         for (int k = 0; k < tries; ++k) {
             double theirs = now();
-            if (rank_ == r) {
-                mpi_check(MPI_Recv(nullptr, 0, MPI_BYTE, 0, tag, comm_, MPI_STATUS_IGNORE));
+            if (rank() == r) {
+                mpi_check(MPI_Recv(nullptr, 0, MPI_BYTE, 0, tag, comm(), MPI_STATUS_IGNORE));
                 theirs = now();
-                mpi_check(MPI_Send(&theirs, 1, MPI_DOUBLE, 0, tag, comm_));
+                mpi_check(MPI_Send(&theirs, 1, MPI_DOUBLE, 0, tag, comm()));
                 continue;
             }
             const double begin = now();
-            mpi_check(MPI_Send(nullptr, 0, MPI_BYTE, r, tag, comm_));
-            mpi_check(MPI_Recv(&theirs, 1, MPI_DOUBLE, r, tag, comm_, MPI_STATUS_IGNORE));
+            mpi_check(MPI_Send(nullptr, 0, MPI_BYTE, r, tag, comm()));
+            mpi_check(MPI_Recv(&theirs, 1, MPI_DOUBLE, r, tag, comm(), MPI_STATUS_IGNORE));
             const double end = now();
             if (end - begin < best) best = end - begin, found = (begin + end) / 2 - theirs;
         }
-        if (rank_ == 0) {
+        if (rank() == 0) {
             if (std::abs(found) < best / 2) found = 0;
-            mpi_check(MPI_Send(&found, 1, MPI_DOUBLE, r, tag, comm_));
+            mpi_check(MPI_Send(&found, 1, MPI_DOUBLE, r, tag, comm()));
         } else {
-            mpi_check(MPI_Recv(&offset, 1, MPI_DOUBLE, 0, tag, comm_, MPI_STATUS_IGNORE));
+            mpi_check(MPI_Recv(&offset, 1, MPI_DOUBLE, 0, tag, comm(), MPI_STATUS_IGNORE));
         }
     }
     mpi_check(MPI_Bcast(&offset, 1, MPI_DOUBLE, 0, node_comm_));
-    mpi_check(MPI_Allgather(&offset, 1, MPI_DOUBLE, clock_offsets_.data(), 1, MPI_DOUBLE, comm_));
-}
-
-void World::barrier() const {
-    const Evidence::Vote vote(*evidence_);
-    mpi_check(MPI_Barrier(comm_));
-}
-
-void World::broadcast(std::span<double> values, int root) const {
-    const Evidence::Vote vote(*evidence_);
-    require(values.size() <= std::numeric_limits<int>::max(), "broadcast is for small things");
-    mpi_check(MPI_Bcast(values.data(), static_cast<int>(values.size()), MPI_DOUBLE, root, comm_));
-}
-
-std::string World::broadcast(const std::string& text) const {
-    const Evidence::Vote vote(*evidence_);
-    auto bytes = static_cast<std::int64_t>(text.size());
-    mpi_check(MPI_Bcast(&bytes, 1, MPI_INT64_T, 0, comm_));
-    std::string out = rank_ == 0 ? text : std::string(static_cast<std::size_t>(bytes), '\0');
-    constexpr std::int64_t piece = 1 << 30;
-    for (std::int64_t at = 0; at < bytes; at += piece)
-        mpi_check(MPI_Bcast(out.data() + at, static_cast<int>(std::min(piece, bytes - at)), MPI_BYTE, 0, comm_));
-    return out;
-}
-
-std::int64_t World::min(std::int64_t x) const {
-    const Evidence::Vote vote(*evidence_);
-    std::int64_t out = 0;
-    mpi_check(MPI_Allreduce(&x, &out, 1, MPI_INT64_T, MPI_MIN, comm_));
-    return out;
-}
-
-std::int64_t World::max(std::int64_t x) const {
-    const Evidence::Vote vote(*evidence_);
-    std::int64_t out = 0;
-    mpi_check(MPI_Allreduce(&x, &out, 1, MPI_INT64_T, MPI_MAX, comm_));
-    return out;
+    mpi_check(MPI_Allgather(&offset, 1, MPI_DOUBLE, clock_offsets_.data(), 1, MPI_DOUBLE, comm()));
 }
 
 std::int64_t World::node_sum(std::int64_t x) const {
     std::int64_t out = 0;
     mpi_check(MPI_Allreduce(&x, &out, 1, MPI_INT64_T, MPI_SUM, node_comm_));
     return out;
-}
-
-std::vector<double> World::gather(std::span<const double> values) const {
-    const Evidence::Vote vote(*evidence_);
-    return gather_values<double>(comm_, rank_, size_, values);
-}
-
-std::vector<std::int64_t> World::gather(std::span<const std::int64_t> values) const {
-    const Evidence::Vote vote(*evidence_);
-    return gather_values<std::int64_t>(comm_, rank_, size_, values);
-}
-
-std::vector<std::string> World::gather(const std::string& text, std::int64_t piece) const {
-    constexpr int tag = 2;
-    const Evidence::Vote vote(*evidence_);
-    const auto bytes = static_cast<std::int64_t>(text.size());
-    const std::vector<std::int64_t> lengths = gather_values<std::int64_t>(comm_, rank_, size_, {&bytes, 1});
-    if (rank_ != 0) {
-        for (std::int64_t at = 0; at < bytes; at += piece)
-            mpi_check(MPI_Send(text.data() + at, static_cast<int>(std::min(piece, bytes - at)), MPI_BYTE, 0, tag, comm_));
-        return {};
-    }
-    std::vector<std::string> all = {text};
-    for (int r = 1; r < size_; ++r) {
-        const std::int64_t length = lengths[static_cast<std::size_t>(r)];
-        std::string& theirs = all.emplace_back(static_cast<std::size_t>(length), '\0');
-        for (std::int64_t at = 0; at < length; at += piece)
-            mpi_check(MPI_Recv(theirs.data() + at, static_cast<int>(std::min(piece, length - at)), MPI_BYTE, r, tag, comm_, MPI_STATUS_IGNORE));
-    }
-    return all;
 }
 
 }  // namespace quadrille

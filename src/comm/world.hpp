@@ -1,31 +1,23 @@
-// The MPI world of one run: start and end of MPI, who this rank is, where it runs, and the few blocking collectives that
-// set-up and logging need. Training's own messages go through the Engine.
+// The MPI world of one run: start and end of MPI, who this rank is, where it runs, and the main thread's blocking collectives.
 //
-// Invariant: MPI runs at MPI_THREAD_MULTIPLE and every communicator returns its errors; mpi_check turns them into Error.
-// One World per process. It does not catch anything: main decides, and calls `abort` when the ranks cannot agree on an end.
+// Invariant: MPI runs at MPI_THREAD_MULTIPLE. One World per process. It does not catch anything: main decides, and calls `abort` when the ranks
+// cannot agree on an end.
 #pragma once
-#include <mpi.h>
-
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
+#include "comm/collectives.hpp"
 
 namespace quadrille {
 
-class Evidence;
 class EvidencePages;
-
-// Throws Error{rank_failed} with MPI's own text and the place unless rc is MPI_SUCCESS.
-void mpi_check(int rc, Location at = Location::current());
 
 // Seconds on this rank's steady clock. Other ranks' readings are compared through World::clock_offset.
 double now();
 
-class World {
+class World : public Collectives {
   public:
     // Starts MPI. Error{refused}, without a message, if the library does not offer MPI_THREAD_MULTIPLE, which all ranks find alike: rank 0 has
     // said so on stderr, before any of them ends. Collective over all ranks.
@@ -35,9 +27,6 @@ class World {
     World(const World&) = delete;
     World& operator=(const World&) = delete;
 
-    int rank() const { return rank_; }
-    int size() const { return size_; }
-    MPI_Comm comm() const { return comm_; }       // a duplicate of MPI_COMM_WORLD
     int node_size() const { return node_size_; }  // ranks that share this node's memory
     const std::string& host() const { return host_; }
     int cpus() const { return cpus_; }                // CPUs in this rank's affinity mask
@@ -55,19 +44,8 @@ class World {
     // Called when something gives up with messages in flight: MPI_Finalize would then never return.
     void abandon() { abandoned_ = true; }
 
-    // Blocking collectives over all ranks, for set-up, logging and votes; to be called by one thread at a time.
-    void barrier() const;
-    std::string broadcast(const std::string& text) const;  // rank 0's text, on every rank
-    void broadcast(std::span<double> values, int root) const;
-    std::int64_t min(std::int64_t x) const;
-    std::int64_t max(std::int64_t x) const;
-    std::int64_t node_sum(std::int64_t x) const;  // over the ranks of this node alone
-    bool all(bool x) const { return min(x) != 0; }
-    // Rank 0 gets everyone's values, rank-major (size() * values.size()); the others an empty vector. Equal lengths on all ranks.
-    std::vector<double> gather(std::span<const double> values) const;
-    std::vector<std::int64_t> gather(std::span<const std::int64_t> values) const;
-    // The same for texts of any lengths, rank by rank, in messages of up to `piece` bytes.
-    std::vector<std::string> gather(const std::string& text, std::int64_t piece = std::int64_t{1} << 30) const;
+    // Over the ranks of this node alone; a blocking collective of theirs.
+    std::int64_t node_sum(std::int64_t x) const;
 
     // Seconds to add to `rank`'s now() to get rank 0's, measured at start (0 where it is within the measurement's error).
     double clock_offset(int rank) const { return clock_offsets_[static_cast<std::size_t>(rank)]; }
@@ -78,9 +56,8 @@ class World {
     void find_cpus();
     void measure_clocks();
 
-    MPI_Comm comm_ = MPI_COMM_NULL;
     MPI_Comm node_comm_ = MPI_COMM_NULL;
-    int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1, cpus_ = 1, cpu_sharers_ = 1;
+    int node_rank_ = 0, node_size_ = 1, cpus_ = 1, cpu_sharers_ = 1;
     bool abandoned_ = false;
     std::string host_;
     std::vector<double> clock_offsets_;

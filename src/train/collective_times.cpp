@@ -1,7 +1,7 @@
 #include "train/collective_times.hpp"
 
 #include "config/yaml_reader.hpp"
-#include "train/agree.hpp"
+#include "comm/agree.hpp"
 #include "train/machine.hpp"
 
 #include <cstdlib>

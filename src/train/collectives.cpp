@@ -4,7 +4,7 @@
 #include "config/names.hpp"
 #include "ir/table.hpp"
 #include "runtime/moves.hpp"
-#include "train/agree.hpp"
+#include "comm/agree.hpp"
 
 #include <fmt/ranges.h>
 

@@ -1,12 +1,12 @@
 #include "train/session.hpp"
 
 #include "base/format.hpp"
+#include "comm/agree.hpp"
 #include "compile/verify.hpp"
 #include "cpu/gemm.hpp"
 #include "ir/print.hpp"
 #include "ir/table.hpp"
 #include "plan/suggest.hpp"
-#include "train/agree.hpp"
 #include "train/collective_times.hpp"
 #include "train/collectives.hpp"
 #include "train/device.hpp"

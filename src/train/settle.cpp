@@ -3,7 +3,7 @@
 #include "comm/probe.hpp"
 #include "config/load.hpp"
 #include "cpu/bench.hpp"
-#include "train/agree.hpp"
+#include "comm/agree.hpp"
 #include "train/collective_times.hpp"
 #include "train/device.hpp"
 

@@ -1,5 +1,5 @@
+#include "comm/agree.hpp"
 #include "comm/watchdog.hpp"
-#include "train/agree.hpp"
 #include "train/commands.hpp"
 #include "train/launcher.hpp"
 #include "train/trainer.hpp"

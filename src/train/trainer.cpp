@@ -1,8 +1,8 @@
 #include "train/trainer.hpp"
 
+#include "comm/agree.hpp"
 #include "comm/evidence.hpp"
 #include "record/overlap_report.hpp"
-#include "train/agree.hpp"
 #include "train/divergence.hpp"
 #include "train/learning_rate.hpp"
 #include "train/machine.hpp"

@@ -1,10 +1,10 @@
-#include "train/agree.hpp"
+#include "comm/agree.hpp"
 
 namespace quadrille {
 namespace {
 
 // What a rank has to say: its exit code as a letter, then its message. Empty: all is well.
-std::string verdict(const World& world, const std::function<void()>& work) {
+std::string verdict(const Collectives& ranks, const std::function<void()>& work) {
     const auto said = [](Exit exit, const std::string& message) { return std::string(1, static_cast<char>(exit)) + message; };
     try {
         work();
@@ -13,7 +13,7 @@ std::string verdict(const World& world, const std::function<void()>& work) {
     } catch (const std::exception& e) {
         const Failure failure = failure_of(e);
         if (failure.exit != Exit::no_memory) throw;
-        return said(failure.exit, fmt::format("rank {}: {}", world.rank(), failure.message));
+        return said(failure.exit, fmt::format("rank {}: {}", ranks.rank(), failure.message));
     }
     return {};
 }
@@ -24,20 +24,20 @@ void throw_shared(const std::string& verdict) {
 
 }  // namespace
 
-void together(const World& world, const std::function<void()>& work) {
-    const std::string mine = verdict(world, work);
-    if (world.all(mine.empty())) return;
+void together(const Collectives& ranks, const std::function<void()>& work) {
+    const std::string mine = verdict(ranks, work);
+    if (ranks.all(mine.empty())) return;
     std::string first;
-    for (const std::string& v : world.gather(mine))
+    for (const std::string& v : ranks.gather(mine))
         if (first.empty()) first = v;
-    throw_shared(world.broadcast(first));
+    throw_shared(ranks.broadcast(first));
 }
 
-std::string on_first_rank(const World& world, const std::function<std::string()>& work) {
+std::string on_first_rank(const Collectives& ranks, const std::function<std::string()>& work) {
     std::string text, failure;
-    if (world.rank() == 0) failure = verdict(world, [&] { text = work(); });
-    throw_shared(world.broadcast(failure));
-    return world.broadcast(text);
+    if (ranks.rank() == 0) failure = verdict(ranks, [&] { text = work(); });
+    throw_shared(ranks.broadcast(failure));
+    return ranks.broadcast(text);
 }
 
 }  // namespace quadrille

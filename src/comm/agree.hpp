@@ -2,7 +2,7 @@
 // and end it alike on all.
 #pragma once
 #include "base/error.hpp"
-#include "comm/world.hpp"
+#include "comm/collectives.hpp"
 
 #include <functional>
 
@@ -13,8 +13,8 @@ struct SharedError : Error { using Error::Error; };
 
 // Runs `work` on every rank; if it throws Error on any, or memory or a thread is refused there, throws SharedError with the lowest such rank's text
 // on all. Collective.
-void together(const World&, const std::function<void()>& work);
+void together(const Collectives&, const std::function<void()>& work);
 // Runs `work` on rank 0 alone and returns its text on every rank; what it throws becomes a SharedError on all, likewise. Collective.
-std::string on_first_rank(const World&, const std::function<std::string()>& work);
+std::string on_first_rank(const Collectives&, const std::function<std::string()>& work);
 
 }  // namespace quadrille

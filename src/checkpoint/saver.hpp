@@ -1,0 +1,58 @@
+// Writes a run's checkpoints, so that at every instant each one that has its name is whole, and the newest stay.
+//
+// A save: rank 0 makes the file under a temporary name, with all its structures and all the space it takes; all ranks write what they hold into it,
+// in collective calls of at most `most_bytes` each, copies of a piece sharing the work; the ranks read it back, a checksum per dataset; rank 0 adds
+// the checksums; all is synced and the folder gets its name. Only then older ones go. What fails leaves nothing behind, and what was there as it was.
+//
+// With `asynchronous` the state is copied to `snapshot` first and a thread of each rank does the rest behind training, on a communicator of its
+// own. HDF5 is used by one thread at a time (record/hdf5.hpp).
+#pragma once
+#include "checkpoint/checkpoint.hpp"
+
+#include <memory>
+#include <span>
+
+namespace quadrille {
+
+struct SaveSettings {
+    std::filesystem::path directory;                   // checkpoint.directory; made when first needed
+    std::map<std::string, std::string> hints = {};     // checkpoint.hints, for MPI-IO; unknown ones do no harm
+    std::int64_t keep = 2;                             // checkpoint.keep: so many of the steps up to the saved one stay; 0: all
+    bool asynchronous = false;                         // checkpoint.asynchronous
+    std::int64_t most_bytes = std::int64_t{64} << 20;  // that a rank writes in one call, where the memory is there
+};
+
+// A finished save.
+struct Saved {
+    std::filesystem::path folder;
+    std::int64_t step = 0, bytes = 0;
+    double seconds = 0;            // from call to whole; of an asynchronous one most of them behind training
+};
+
+class Saver {
+  public:
+    // Collective over all ranks, as are all functions below. Removes what saves of dead processes have left in the directory, if they are surely
+    // dead. What is named must outlive the saver. `snapshot`: snapshot_bytes of memory where the settings are asynchronous, else empty.
+    Saver(const Collectives&, SaveSettings, const Program& training, const Coordinate&, Arena&, std::span<std::byte> snapshot = {});
+    ~Saver();  // waits for what is under way
+    Saver(const Saver&) = delete;
+    Saver& operator=(const Saver&) = delete;
+
+    // Saves the state as it stands, between two steps; an existing checkpoint of that step is replaced. Asynchronous: returns when the state is
+    // copied. False where an earlier save is still under way on any rank: then nothing is done. Throws SharedError{io_failed} with file and reason,
+    // also that of an earlier save behind training.
+    bool save(const TrainingPoint&);
+    // Waits until nothing is under way any more. Throws as save.
+    void finish();
+    // What has been saved since this was last asked, in order; alike on all ranks. Looks, and waits for nothing but the other ranks.
+    std::vector<Saved> saved();
+
+    // Sentences for rank 0 to print: leftovers that were removed, or had to stay.
+    const std::vector<std::string>& notes() const;
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace quadrille
