@@ -43,7 +43,7 @@ struct Checkpoint {
     std::filesystem::path folder;       // .../step-00000100
     TrainingPoint point;
     std::vector<StoredTensor> tensors;  // in the file's order
-    std::uint64_t checksum = 0;         // XXH3-64 of all tensors' checksums, 8 bytes each, little-endian, in that order
+    std::uint64_t checksum = 0;         // XXH3-64 of all tensors' checksums, 8 bytes each, in the order of their paths
 
     std::filesystem::path file() const { return folder / "checkpoint.h5"; }
     const StoredTensor* find(const std::string& path) const;  // nullptr: it has none of this name

@@ -44,7 +44,7 @@ class Saver {
     bool save(const TrainingPoint&);
     // Waits until nothing is under way any more. Throws as save.
     void finish();
-    // What has been saved since this was last asked, in order; alike on all ranks. Looks, and waits for nothing but the other ranks.
+    // What has been saved since this was last asked, in order; alike on all ranks. Looks, and waits for nothing but the other ranks. Throws as save.
     std::vector<Saved> saved();
 
     // Sentences for rank 0 to print: leftovers that were removed, or had to stay.

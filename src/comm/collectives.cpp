@@ -33,6 +33,11 @@ std::vector<T> gather_values(MPI_Comm comm, int rank, int size, std::span<const 
     return all;
 }
 
+void reduce_all(MPI_Comm comm, void* values, std::size_t count, MPI_Datatype type, MPI_Op op) {
+    require(count <= std::numeric_limits<int>::max(), "max and sum are for small things");
+    mpi_check(MPI_Allreduce(MPI_IN_PLACE, values, static_cast<int>(count), type, op, comm));
+}
+
 }  // namespace
 
 void mpi_check(int rc, Location at) {
@@ -55,6 +60,10 @@ void Collectives::take(MPI_Comm of) {
 
 void Collectives::release() {
     if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);  // a destructor has nobody to report to
+}
+
+void Collectives::beat() const {
+    if (evidence_) evidence_->beat();
 }
 
 void Collectives::barrier() const {
@@ -95,8 +104,12 @@ std::int64_t Collectives::max(std::int64_t x) const {
 
 void Collectives::max(std::span<std::int64_t> values) const {
     const Told told(evidence_);
-    require(values.size() <= std::numeric_limits<int>::max(), "max is for small things");
-    mpi_check(MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_INT64_T, MPI_MAX, comm_));
+    reduce_all(comm_, values.data(), values.size(), MPI_INT64_T, MPI_MAX);
+}
+
+void Collectives::sum(std::span<std::uint64_t> values) const {
+    const Told told(evidence_);
+    reduce_all(comm_, values.data(), values.size(), MPI_UINT64_T, MPI_SUM);
 }
 
 std::vector<double> Collectives::gather(std::span<const double> values) const {

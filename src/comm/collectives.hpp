@@ -39,12 +39,17 @@ class Collectives {
     std::int64_t max(std::int64_t x) const;
     // Each value becomes the largest of any rank. Equal lengths on all ranks.
     void max(std::span<std::int64_t> values) const;
+    // Each value becomes the sum over all ranks, modulo 2^64. Equal lengths on all ranks.
+    void sum(std::span<std::uint64_t> values) const;
     bool all(bool x) const { return min(x) != 0; }
     // Rank 0 gets everyone's values, rank-major (size() * values.size()); the others an empty vector. Equal lengths on all ranks.
     std::vector<double> gather(std::span<const double> values) const;
     std::vector<std::int64_t> gather(std::span<const std::int64_t> values) const;
     // The same for texts of any lengths, rank by rank, in messages of up to `piece` bytes.
     std::vector<std::string> gather(const std::string& text, std::int64_t piece = std::int64_t{1} << 30) const;
+
+    // Tells the rank's evidence that something has got on.
+    void beat() const;
 
   protected:
     Collectives() = default;

@@ -6,37 +6,12 @@
 #include <cstring>
 
 namespace quadrille {
+
+using namespace hdf5;
+
 namespace {
 
 constexpr std::size_t image_growth = 1 << 20;  // bytes by which an image under construction grows
-
-herr_t keep_deepest(unsigned depth, const H5E_error2_t* error, void* into) {
-    if (depth == 0 && error->desc) *static_cast<std::string*>(into) = error->desc;
-    return 0;
-}
-
-[[noreturn]] void fail(const std::string& file, const std::string& what) {
-    std::string reason;
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_deepest, &reason);
-    H5Eclear2(H5E_DEFAULT);
-    throw Error(Exit::io_failed, fmt::format("{}: {}{}{}", file, what, reason.empty() ? "" : ": ", reason));
-}
-
-void check(herr_t status, const std::string& file, const std::string& what) {
-    if (status < 0) fail(file, what);
-}
-
-Hdf5Id own(hid_t id, Hdf5Id::Close close, const std::string& file, const std::string& what) {
-    if (id < 0) fail(file, what);
-    return {id, close};
-}
-
-Hdf5Id string_type() {
-    Hdf5Id type(H5Tcopy(H5T_C_S1), H5Tclose);
-    H5Tset_size(type, H5T_VARIABLE);
-    H5Tset_cset(type, H5T_CSET_UTF8);
-    return type;
-}
 
 Hdf5Id in_memory() {
     Hdf5Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
@@ -60,47 +35,9 @@ Hdf5Id open_image(const std::string& name, const std::vector<std::byte>& bytes) 
     return own(H5Fopen(unused_name(name).c_str(), H5F_ACC_RDONLY, access), H5Fclose, name, "is damaged or not an HDF5 file");
 }
 
-// The same run gives the same bytes.
-Hdf5Id without_times() {
-    Hdf5Id layout(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-    H5Pset_obj_track_times(layout, false);
-    return layout;
-}
-
-Hdf5Id space_of(const std::vector<hsize_t>& dims) {
-    if (dims.empty()) return {H5Screate(H5S_SCALAR), H5Sclose};
-    return {H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose};
-}
-
-void write_text(hid_t object, const std::string& name, const std::string& value, const std::string& file) {
-    const Hdf5Id type = string_type(), space = space_of({});
-    const Hdf5Id attribute = own(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose, file,
-                                 fmt::format("attribute {} cannot be made", name));
-    const char* text = value.c_str();
-    check(H5Awrite(attribute, type, &text), file, fmt::format("attribute {} cannot be written", name));
-}
-
 void describe(hid_t dataset, DatasetText text, const std::string& file) {
-    write_text(dataset, "unit", std::string(text.unit), file);
-    write_text(dataset, "description", std::string(text.description), file);
-}
-
-// A string attribute's value, in whichever way its writer stored strings.
-std::string read_text(hid_t attribute, const std::string& file, const std::string& what) {
-    const Hdf5Id stored(H5Aget_type(attribute), H5Tclose);
-    const Hdf5Id space(H5Aget_space(attribute), H5Sclose);
-    if (H5Tget_class(stored) != H5T_STRING || H5Sget_simple_extent_npoints(space) != 1) fail(file, what + " is not a string");
-    if (H5Tis_variable_str(stored) > 0) {
-        const Hdf5Id type = string_type();
-        char* text = nullptr;
-        check(H5Aread(attribute, type, &text), file, what + " cannot be read");
-        const std::string value = text ? text : "";
-        H5free_memory(text);
-        return value;
-    }
-    std::string value(H5Tget_size(stored), '\0');
-    check(H5Aread(attribute, stored, value.data()), file, what + " cannot be read");
-    return value.substr(0, std::strlen(value.c_str()));
+    write_attribute(dataset, "unit", std::string(text.unit), file);
+    write_attribute(dataset, "description", std::string(text.description), file);
 }
 
 struct AttributeWalk {
@@ -126,12 +63,6 @@ herr_t visit_attribute(hid_t object, const char* name, const H5A_info_t*, void* 
 
 }  // namespace
 
-QuietHdf5::QuietHdf5() {
-    H5Eget_auto2(H5E_DEFAULT, &print_, &data_);
-    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-}
-QuietHdf5::~QuietHdf5() { H5Eset_auto2(H5E_DEFAULT, print_, data_); }
-
 Hdf5ImageWriter::Hdf5ImageWriter(std::string name) : name_(std::move(name)), file_(create_image(name_)) {}
 
 void Hdf5ImageWriter::group(const std::string& path) {
@@ -140,15 +71,12 @@ void Hdf5ImageWriter::group(const std::string& path) {
 
 void Hdf5ImageWriter::attribute(const std::string& object, const std::string& name, const std::string& value) {
     const Hdf5Id owner = own(H5Oopen(file_, object.c_str(), H5P_DEFAULT), H5Oclose, name_, object + " is missing");
-    write_text(owner, name, value, name_);
+    write_attribute(owner, name, value, name_);
 }
 
 void Hdf5ImageWriter::attribute(const std::string& object, const std::string& name, std::int64_t value) {
     const Hdf5Id owner = own(H5Oopen(file_, object.c_str(), H5P_DEFAULT), H5Oclose, name_, object + " is missing");
-    const Hdf5Id space = space_of({});
-    const Hdf5Id made = own(H5Acreate2(owner, name.c_str(), H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose, name_,
-                            fmt::format("attribute {} cannot be made", name));
-    check(H5Awrite(made, H5T_NATIVE_INT64, &value), name_, fmt::format("attribute {} cannot be written", name));
+    write_attribute(owner, name, value, name_);
 }
 
 void Hdf5ImageWriter::dataset(const std::string& path, const std::vector<hsize_t>& dims, const std::vector<double>& values,

@@ -1,53 +1,15 @@
-// HDF5 files as bytes in memory, through small owners of the C API's handles.
+// HDF5 files as bytes in memory.
 //
-// Owns all use of HDF5 in this room. A file is built or read as an image, so that the disk is touched by plain writes and reads
-// alone: a full disk is an errno and not a half-closed file, and no lock of HDF5's stands in a shared file system's way. Numbers
-// are doubles and int64, strings variable-length UTF-8. Images are sealed (seal.hpp), since HDF5 does not survive every damage.
-// HDF5's error printing is off while an object of this file lives; its deepest message ends up in an Error{io_failed} instead.
-// Every call comes from one thread (the parallel library is not thread-safe).
+// A file is built or read as an image, so that the disk is touched by plain writes and reads alone: a full disk is an errno and not a half-closed
+// file, and no lock of HDF5's stands in a shared file system's way. Images are sealed (seal.hpp), since HDF5 does not survive every damage.
 #pragma once
-#include <hdf5.h>
+#include "record/hdf5.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <map>
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace quadrille {
-
-// An HDF5 identifier and the call that closes it.
-class Hdf5Id {
-  public:
-    using Close = herr_t (*)(hid_t);
-    Hdf5Id(hid_t id, Close close) : id_(id), close_(close) {}
-    Hdf5Id(Hdf5Id&& other) noexcept : id_(other.id_), close_(other.close_) { other.id_ = -1; }
-    Hdf5Id(const Hdf5Id&) = delete;
-    Hdf5Id& operator=(const Hdf5Id&) = delete;
-    Hdf5Id& operator=(Hdf5Id&&) = delete;
-    ~Hdf5Id() {
-        if (id_ >= 0) close_(id_);
-    }
-    operator hid_t() const { return id_; }
-
-  private:
-    hid_t id_;
-    Close close_;
-};
-
-// Turns off HDF5's printing of errors for its lifetime.
-class QuietHdf5 {
-  public:
-    QuietHdf5();
-    ~QuietHdf5();
-    QuietHdf5(const QuietHdf5&) = delete;
-    QuietHdf5& operator=(const QuietHdf5&) = delete;
-
-  private:
-    H5E_auto2_t print_ = nullptr;
-    void* data_ = nullptr;
-};
 
 // What a dataset says of itself.
 struct DatasetText {

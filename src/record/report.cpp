@@ -225,9 +225,16 @@ std::string copies_ledger(const RunRecord& r) {
     return bytes_ledger("bytes between tiers", "moved", queues, r.copies_predicted, r.copies_moved);
 }
 
+std::string model_line(const std::string& config_yaml) {
+    const Input input(config_yaml);
+    const auto model = [&](const char* key) { return input.value("model", key); };
+    return fmt::format("  model      {} layers, hidden {}, {} heads ({} key-value), ffn {}, vocabulary {}, sequence {}, {}\n",
+                       model("num_layers"), model("hidden_size"), model("num_attention_heads"), model("num_key_value_heads"),
+                       model("ffn_hidden_size"), model("vocab_size"), model("seq_length"), input.value("train", "precision"));
+}
+
 std::string run_summary(const RunRecord& record) {
     const Input input(record.config_yaml);
-    const auto model = [&](const char* key) { return input.value("model", key); };
     const auto grid = [&](const char* key) { return input.value("grid", key); };
     const std::set<std::string> hosts(record.hosts.begin(), record.hosts.end());
     std::string text =
@@ -235,9 +242,7 @@ std::string run_summary(const RunRecord& record) {
                     format_number_of(static_cast<std::int64_t>(hosts.size()), "host"), hosts.empty() ? "" : *hosts.begin(),
                     hosts.size() > 1 ? ", ..." : "");
     text += fmt::format("  command    {}\n", record.command);
-    text += fmt::format("  model      {} layers, hidden {}, {} heads ({} key-value), ffn {}, vocabulary {}, sequence {}, {}\n",
-                        model("num_layers"), model("hidden_size"), model("num_attention_heads"), model("num_key_value_heads"),
-                        model("ffn_hidden_size"), model("vocab_size"), model("seq_length"), input.value("train", "precision"));
+    text += model_line(record.config_yaml);
     text += fmt::format("  grid       dp {}, tp {}, pp {}, sp {}\n", grid("dp"), grid("tp"), grid("pp"), grid("sp"));
     text += outcome(record, input) + loss_lines(record) + speed_line(record);
     for (const std::string& ledger : {time_ledger(record), memory_ledger(record), wire_ledger(record), overlap_ledger(record), copies_ledger(record)})

@@ -17,6 +17,9 @@ std::string time_ledger(const RunRecord& record);
 // Bytes per axis and step, predicted and sent, summed over ranks.
 std::string wire_ledger(const RunRecord& record);
 
+// The model of a resolved input, one line.
+std::string model_line(const std::string& config_yaml);
+
 // Everything above with grid, losses and speed: the end of a run.
 std::string run_summary(const RunRecord& record);
 

@@ -15,12 +15,15 @@
 namespace quadrille {
 namespace {
 
+constexpr std::int64_t free_alignment = 4096;  // what direct reads and writes take
+
 // A unit's flat buffer, or this rank's slice of it: elements first .. first + count of the unit.
 struct Home {
     ByteRange at;               // in its tier
     std::byte* data = nullptr;  // null in the nvme tier
     DType dtype = DType::f32;
     std::int64_t first = 0, count = 0;
+    AxisSet cut = {};           // along these the ranks hold other slices
 };
 
 class Holdings {
@@ -39,7 +42,8 @@ class Holdings {
         const ByteRange r = range_of(program_, at_, t);
         const TensorType& type = program_.type(t);
         auto* const data = r.tier == Tier::nvme ? nullptr : arena_.data(r.tier) + r.begin;
-        return {r, data, type.dtype, first_index(program_.grid(), type, 0, at_), local_count(program_.grid(), type)};
+        const AxisSet cut = type.place.cut_axes() | program_.tensor(t).slice_axes;
+        return {r, data, type.dtype, first_index(program_.grid(), type, 0, at_), local_count(program_.grid(), type), cut};
     }
 
     // What the home holds of one of its unit's parameters; padding belongs to none.
@@ -54,10 +58,28 @@ class Holdings {
         std::vector<Piece> out;
         for (const Extent& e : slice_of(program_.grid(), type.placed({}), at_, type, at_)) {
             const std::int64_t begin = std::max<std::int64_t>(0, -local), end = std::min({e.count, elements - e.offset, home.count - local});
-            if (begin < end) out.push_back({home.data + (local + begin) * bytes_of(home.dtype), home.dtype, e.offset + begin, end - begin});
+            const std::int64_t at = (local + begin) * bytes_of(home.dtype);
+            if (begin < end && home.data) out.push_back({home.data + at, home.dtype, e.offset + begin, end - begin});
+            if (begin < end && !home.data) out.push_back({nullptr, home.dtype, e.offset + begin, end - begin, home.at.begin + at});
             local += e.count;
         }
         return out;
+    }
+
+    // The unit's parameter in `what`. Its holders differ along the axes that cut neither the parameter nor the state's home, and a tied table's
+    // are the ranks of both ends of the pipeline.
+    Holding holding(std::size_t unit, const FlatSegment& s, StateKind what) const {
+        const std::optional<Home> home = this->home(unit, what);
+        if (!home) return {};
+        const Grid& grid = program_.grid();
+        const TensorType& type = program_.tables->type(program_.parameters[static_cast<std::size_t>(s.parameter)].type);
+        const AxisSet alike = (data_axes | tensor_axes | AxisSet(Axis::sp)) - home->cut - type.place.cut_axes();
+        Holding held{pieces(s, *home), grid.size(alike), grid.position(at_, alike)};
+        std::sort(held.pieces.begin(), held.pieces.end(), [](const Piece& a, const Piece& b) { return a.element < b.element; });
+        if (!program_.flats[unit].tied || grid.extent(Axis::pp) == 1) return held;
+        if (at_[Axis::pp] > 0) held.copy += held.copies;
+        held.copies *= 2;
+        return held;
     }
 
   private:
@@ -138,16 +160,29 @@ void initialize(const Program& training, const Coordinate& at, Arena& arena, std
     }
 }
 
-std::vector<Piece> pieces_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, StateKind what) {
+Holding holding_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, StateKind what) {
     const Holdings held(training, at, arena);
     for (std::size_t u = 0; u < training.flats.size(); ++u)
-        for (const FlatSegment& s : training.flats[u].segments) {
-            if (s.parameter != parameter) continue;
-            const std::optional<Home> home = held.home(u, what);
-            require(!home || home->data, "runtime: a parameter on disk has no pieces in memory");
-            return home ? held.pieces(s, *home) : std::vector<Piece>{};
-        }
+        for (const FlatSegment& s : training.flats[u].segments)
+            if (s.parameter == parameter) return held.holding(u, s, what);
     return {};
+}
+
+std::vector<Piece> pieces_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, StateKind what) {
+    Holding held = holding_of(training, at, arena, parameter, what);
+    for (const Piece& piece : held.pieces) require(piece.data, "runtime: a parameter on disk has no pieces in memory");
+    return std::move(held.pieces);
+}
+
+std::span<std::byte> free_between_steps(const Program& training, const Arena& arena) {
+    std::int64_t begin = 0;
+    for (const Buffer& b : training.buffers)
+        if (b.tier == Tier::device && b.persistent) begin = std::max(begin, b.offset + b.bytes);
+    begin = (begin + free_alignment - 1) / free_alignment * free_alignment;
+    const auto device = static_cast<std::size_t>(Tier::device);
+    const std::int64_t end = training.peaks[device].arena - training.staging[device];  // behind it lies what messages pass through
+    if (end <= begin) return {};
+    return {arena.data(Tier::device) + begin, static_cast<std::size_t>(end - begin)};
 }
 
 }  // namespace quadrille

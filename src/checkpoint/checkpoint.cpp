@@ -1,0 +1,192 @@
+#include "checkpoint/checkpoint.hpp"
+
+#include "base/error.hpp"
+#include "checkpoint/checksums.hpp"
+#include "checkpoint/state_tensors.hpp"
+#include "checkpoint/stored_file.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace quadrille {
+namespace {
+
+namespace fs = std::filesystem;
+
+// ---- a checkpoint as text, from rank 0 to the others, who need not all read the structures ----
+class Packer {
+  public:
+    template <class T>
+    void number(T x) { bytes.append(reinterpret_cast<const char*>(&x), sizeof x); }
+    void text(const std::string& t) {
+        number(t.size());
+        bytes += t;
+    }
+    std::string bytes;
+};
+
+class Unpacker {
+  public:
+    explicit Unpacker(const std::string& bytes) : bytes_(bytes) {}
+    template <class T>
+    void number(T& x) {
+        std::memcpy(&x, bytes_.data() + at_, sizeof x);
+        at_ += sizeof x;
+    }
+    void text(std::string& t) {
+        std::size_t n = 0;
+        number(n);
+        t = bytes_.substr(at_, n);
+        at_ += n;
+    }
+
+  private:
+    const std::string& bytes_;
+    std::size_t at_ = 0;
+};
+
+std::string packed(const Checkpoint& c) {
+    Packer p;
+    p.text(c.folder.string());
+    for (const std::int64_t n : {c.point.step, c.point.updates, c.point.sequences, c.point.good_steps}) p.number(n);
+    p.number(c.point.seed);
+    p.number(c.point.loss_scale);
+    for (const std::string* t : {&c.point.config_yaml, &c.point.version, &c.point.git_commit}) p.text(*t);
+    p.number(c.checksum);
+    p.number(c.tensors.size());
+    for (const StoredTensor& t : c.tensors) {
+        p.text(t.path);
+        p.number(t.shape.size());
+        for (const std::int64_t n : t.shape) p.number(n);
+        p.number(t.offset);
+        p.number(t.bytes);
+        p.number(t.checksum);
+    }
+    return p.bytes;
+}
+
+Checkpoint unpacked(const std::string& bytes) {
+    Unpacker u(bytes);
+    Checkpoint c;
+    std::string folder;
+    u.text(folder);
+    c.folder = folder;
+    for (std::int64_t* n : {&c.point.step, &c.point.updates, &c.point.sequences, &c.point.good_steps}) u.number(*n);
+    u.number(c.point.seed);
+    u.number(c.point.loss_scale);
+    for (std::string* t : {&c.point.config_yaml, &c.point.version, &c.point.git_commit}) u.text(*t);
+    u.number(c.checksum);
+    std::size_t n = 0;
+    u.number(n);
+    c.tensors.resize(n);
+    for (StoredTensor& t : c.tensors) {
+        u.text(t.path);
+        u.number(n);
+        t.shape.resize(n);
+        for (std::int64_t& s : t.shape) u.number(s);
+        u.number(t.offset);
+        u.number(t.bytes);
+        u.number(t.checksum);
+    }
+    return c;
+}
+
+// ---- finding ----
+// Each rank must see what rank 0 sees. Collective.
+void require_visible(const Collectives& ranks, const fs::path& path) {
+    together(ranks, [&] {
+        std::error_code unreadable;
+        if (!fs::exists(path, unreadable))
+            throw Error(Exit::refused, fmt::format("checkpoint: rank {} does not see {}, which rank 0 does: it must be on a file system of all nodes",
+                                                   ranks.rank(), path.string()));
+    });
+}
+
+// The step in `folder`, read to its end by all ranks together; throws SharedError{io_failed}.
+Checkpoint read_whole(const Collectives& ranks, const fs::path& folder) {
+    require_visible(ranks, folder);
+    const Checkpoint c = unpacked(on_first_rank(ranks, [&] { return packed(read_structures(folder)); }));
+    require_visible(ranks, c.file());
+    const std::string damaged = damage(c, sums_of(ranks, c.file(), c.tensors));
+    if (!damaged.empty()) throw SharedError(Exit::io_failed, damaged);
+    return c;
+}
+
+// A list of paths, as rank 0 sees it, on all ranks.
+std::vector<fs::path> shared_paths(const Collectives& ranks, const std::vector<fs::path>& mine) {
+    std::vector<fs::path> paths;
+    Packer p;
+    for (const fs::path& path : mine) p.text(path.string());
+    const std::string text = ranks.broadcast(p.bytes);
+    Unpacker u(text);
+    for (std::size_t read = 0; read < text.size(); read += sizeof(std::size_t) + paths.back().string().size()) {
+        std::string path;
+        u.text(path);
+        paths.emplace_back(path);
+    }
+    return paths;
+}
+
+}  // namespace
+
+const StoredTensor* Checkpoint::find(const std::string& path) const {
+    const auto it = std::find_if(tensors.begin(), tensors.end(), [&](const StoredTensor& t) { return t.path == path; });
+    return it == tensors.end() ? nullptr : &*it;
+}
+
+Found find_newest(const Collectives& ranks, const fs::path& directory) {
+    Found found;
+    for (const fs::path& folder : shared_paths(ranks, steps_in(directory))) {
+        try {
+            found.checkpoint = read_whole(ranks, folder);
+            break;
+        } catch (const SharedError& e) {
+            if (e.exit() != Exit::io_failed) throw;
+            found.passed_over.emplace_back(e.what());
+        }
+    }
+    return found;
+}
+
+Found open_checkpoint(const Collectives& ranks, const fs::path& path) {
+    const bool one_step = on_first_rank(ranks, [&] {
+        std::error_code unreadable;
+        if (!fs::exists(path, unreadable)) throw Error(Exit::refused, fmt::format("checkpoint.resume: {} does not exist", path.string()));
+        if (!fs::is_directory(path, unreadable)) throw Error(Exit::refused, fmt::format("checkpoint.resume: {} is not a folder", path.string()));
+        if (step_of(path) >= 0) return std::string("one");
+        if (steps_in(path).empty())
+            throw Error(Exit::refused, fmt::format("checkpoint.resume: {} holds no checkpoint, no folder step-*", path.string()));
+        return std::string();
+    }) == "one";
+    require_visible(ranks, path);
+    if (one_step) return {read_whole(ranks, path), {}};
+    Found found = find_newest(ranks, path);
+    if (found.checkpoint) return found;
+    throw SharedError(Exit::io_failed, fmt::format("checkpoint.resume: {} holds no whole checkpoint\n{}", path.string(),
+                                                   fmt::join(found.passed_over, "\n")));
+}
+
+void check_model(const Checkpoint& checkpoint, const Program& training) {
+    for (const Parameter& p : training.parameters) {
+        const StoredTensor* stored = checkpoint.find(dataset_path(p.name, StateKind::master));
+        if (!stored && p.adapter) continue;
+        if (!stored)
+            throw Error(Exit::refused, fmt::format("{} is of another model: it has no parameter {}", checkpoint.file().string(), p.name));
+        if (stored->shape != p.shape)
+            throw Error(Exit::refused, fmt::format("{} is of another model: its {} is [{}], and this model's [{}]", checkpoint.file().string(),
+                                                   p.name, fmt::join(stored->shape, ", "), fmt::join(p.shape, ", ")));
+    }
+    for (const StoredTensor& t : checkpoint.tensors) {
+        constexpr std::string_view parameters = "/parameters/";
+        const std::string_view path = t.path;
+        if (!path.starts_with(parameters) || path.find(".lora") != std::string_view::npos) continue;
+        const auto same = [&](const Parameter& p) { return p.name == path.substr(parameters.size()); };
+        if (std::none_of(training.parameters.begin(), training.parameters.end(), same))
+            throw Error(Exit::refused, fmt::format("{} is of another model: this model has no parameter {}", checkpoint.file().string(),
+                                                   path.substr(parameters.size())));
+    }
+}
+
+}  // namespace quadrille

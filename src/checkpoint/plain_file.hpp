@@ -1,0 +1,40 @@
+// Files and folders through the system's own calls: reading at a place, appending, syncing. Every failure is Error{io_failed} with the name and the
+// system's reason. Not collective.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+
+namespace quadrille {
+
+class PlainFile {
+  public:
+    enum class Open { read, write, make };  // write: an existing file
+    PlainFile(std::filesystem::path path, Open how);
+    ~PlainFile();
+    PlainFile(const PlainFile&) = delete;
+    PlainFile& operator=(const PlainFile&) = delete;
+
+    std::int64_t size() const;
+    // All of `into`, from byte `offset` on; a file that ends before fails.
+    void read(std::int64_t offset, std::span<std::byte> into) const;
+    void write(std::int64_t offset, std::span<const std::byte> bytes);
+    // Takes the space of so many bytes, where the file system can; the file becomes no longer by it.
+    void reserve(std::int64_t bytes);
+    // Refuses a size that the system would not let the file have.
+    void try_size(std::int64_t bytes);
+    // Returns when all is on the disk (what cannot sync says so, and is not waited for). Calls `beat` now and then.
+    void sync(const std::function<void()>& beat = [] {});
+
+  private:
+    [[noreturn]] void fail(const char* doing, int reason) const;
+    std::filesystem::path path_;
+    int descriptor_ = -1;
+};
+
+// A folder's entries are on the disk.
+void sync_folder(const std::filesystem::path& folder);
+
+}  // namespace quadrille

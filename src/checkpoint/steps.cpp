@@ -1,0 +1,170 @@
+#include "checkpoint/steps.hpp"
+
+#include "base/error.hpp"
+#include "checkpoint/checkpoint.hpp"
+#include "checkpoint/plain_file.hpp"
+#include "record/replace_file.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+namespace quadrille {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view step_prefix = "step-";
+
+std::string host_name() {
+    char host[256] = "";
+    ::gethostname(host, sizeof host - 1);
+    return host;
+}
+
+[[noreturn]] void fail(const fs::path& path, const std::string& doing, const std::error_code& reason) {
+    throw Error(Exit::io_failed, fmt::format("{}: cannot {}: {}", path.string(), doing, reason.message()));
+}
+
+// The folder's lock: a descriptor, or -1 where another has it. `locks`: whether the file system has any.
+int locked(const fs::path& folder, bool& locks) {
+    const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    locks = true;
+    if (descriptor < 0 || ::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
+    locks = errno == EWOULDBLOCK;
+    if (!locks) return descriptor;
+    ::close(descriptor);
+    return -1;
+}
+
+// Both names change hands at once, where the system can.
+bool exchanged(const fs::path& a, const fs::path& b) {
+#if defined(__linux__) && defined(SYS_renameat2)
+    constexpr unsigned exchange = 2;  // RENAME_EXCHANGE
+    return ::syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), exchange) == 0;
+#else
+    static_cast<void>(a), static_cast<void>(b);
+    return false;
+#endif
+}
+
+// First out of its name, so that no half of a checkpoint ever has one.
+void remove_step(const fs::path& folder) {
+    std::error_code reason;
+    const fs::path gone = fmt::format("{}{}{}-{}-old", folder.string(), partial_mark, host_name(), ::getpid());
+    fs::rename(folder, gone, reason);
+    if (!reason) fs::remove_all(gone, reason);
+    if (reason) fail(folder, "remove", reason);
+}
+
+// HOST and PID of a temporary folder's name; PID 0: not one.
+std::pair<std::string, long> maker_of(const std::string& name) {
+    const std::size_t mark = name.find(partial_mark);
+    if (!name.starts_with(step_prefix) || mark == std::string::npos) return {"", 0};
+    std::string maker = name.substr(mark + partial_mark.size());
+    if (maker.ends_with("-old")) maker.resize(maker.size() - 4);
+    const std::size_t dash = maker.rfind('-');
+    if (dash == std::string::npos) return {"", 0};
+    long pid = 0;
+    std::from_chars(maker.data() + dash + 1, maker.data() + maker.size(), pid);
+    return {maker.substr(0, dash), pid};
+}
+
+}  // namespace
+
+std::string step_name(std::int64_t step) { return fmt::format("{}{:08}", step_prefix, step); }
+
+std::int64_t step_of(const fs::path& folder) {
+    const fs::path clean = folder.lexically_normal();
+    const std::string name = clean.has_filename() ? clean.filename().string() : clean.parent_path().filename().string();
+    if (!name.starts_with(step_prefix)) return -1;
+    std::int64_t step = -1;
+    const char* const end = name.data() + name.size();
+    const auto [stop, failure] = std::from_chars(name.data() + step_prefix.size(), end, step);
+    return failure == std::errc() && stop == end && step_name(step) == name ? step : -1;
+}
+
+std::vector<fs::path> steps_in(const fs::path& directory) {
+    std::vector<fs::path> steps;
+    std::error_code unreadable;
+    for (const auto& entry : fs::directory_iterator(directory, unreadable))
+        if (step_of(entry.path()) >= 0) steps.push_back(entry.path());
+    std::sort(steps.begin(), steps.end(), [](const fs::path& a, const fs::path& b) { return step_of(a) > step_of(b); });
+    return steps;
+}
+
+PartialFolder::PartialFolder(const fs::path& directory, std::int64_t step) : directory_(directory), step_(directory / step_name(step)) {
+    std::error_code reason;
+    fs::create_directories(directory, reason);
+    if (reason) fail(directory, "make it", reason);
+    const fs::path path = fmt::format("{}{}{}-{}", step_.string(), partial_mark, host_name(), ::getpid());
+    if (!fs::create_directory(path, reason) && !reason) reason = std::make_error_code(std::errc::file_exists);
+    if (reason) fail(path, "make it", reason);
+    path_ = path;
+    bool locks = false;
+    lock_ = locked(path_, locks);
+}
+
+PartialFolder::~PartialFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+    if (lock_ >= 0) ::close(lock_);
+}
+
+void PartialFolder::keep() {
+    std::error_code reason;
+    sync_folder(path_);
+    const bool there = fs::exists(step_, reason);
+    if (there && exchanged(path_, step_)) {
+        sync_folder(directory_);
+        fs::remove_all(path_, reason);  // now the former one
+        path_.clear();
+        return;
+    }
+    if (there) remove_step(step_);
+    fs::rename(path_, step_, reason);
+    if (reason) fail(path_, "rename", reason);
+    path_.clear();
+    sync_folder(directory_);
+}
+
+void remove_old(const fs::path& directory, std::int64_t step, std::int64_t keep) {
+    if (keep == 0) return;
+    std::int64_t seen = 0;
+    for (const fs::path& folder : steps_in(directory))
+        if (step_of(folder) <= step && ++seen > keep) remove_step(folder);
+}
+
+std::vector<std::string> remove_leftovers(const fs::path& directory) {
+    std::vector<std::string> notes;
+    std::error_code unreadable;
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(directory, unreadable))
+        if (maker_of(entry.path().filename().string()).second > 0) found.push_back(entry.path());
+    for (const fs::path& folder : found) {
+        const auto [host, process] = maker_of(folder.filename().string());
+        bool locks = false;
+        const int lock = locked(folder, locks);
+        const bool here = host == host_name(), gone = ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
+        std::error_code reason;
+        if (here && lock >= 0 && (locks || gone)) {
+            fs::remove_all(folder, reason);
+            notes.push_back(reason ? fmt::format("{}: what a dead save has left cannot be removed: {}", folder.string(), reason.message())
+                                   : fmt::format("{}: what a dead save has left is removed", folder.string()));
+        } else {
+            notes.push_back(fmt::format("{}: a save of process {} on {} is under way, or died there; it stays", folder.string(), process, host));
+        }
+        if (lock >= 0) ::close(lock);
+    }
+    return notes;
+}
+
+}  // namespace quadrille

@@ -1,0 +1,39 @@
+// The folders of a checkpoint directory: their names, what dead saves have left, which go when. Owns nothing in them. Rank 0 calls; not collective.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace quadrille {
+
+// step-00000100
+std::string step_name(std::int64_t step);
+
+// A folder under a temporary name, step-00000100.partial-HOST-PID, that is a save's until it is kept: else it and all in it are removed. It is locked
+// meanwhile, where the file system has locks, so that others know it is alive.
+class PartialFolder {
+  public:
+    // Makes `directory` too where it is missing. Throws Error{io_failed}.
+    PartialFolder(const std::filesystem::path& directory, std::int64_t step);
+    ~PartialFolder();
+    PartialFolder(const PartialFolder&) = delete;
+    PartialFolder& operator=(const PartialFolder&) = delete;
+
+    const std::filesystem::path& path() const { return path_; }
+    // Gives it the step's name, in exchange for a folder that has it, and syncs the directory. Throws Error{io_failed}.
+    void keep();
+
+  private:
+    std::filesystem::path directory_, path_, step_;
+    int lock_ = -1;
+};
+
+// Removes all steps up to `step` but the newest `keep` of them; newer ones, of a run that went further, stay. keep 0: removes nothing. Throws
+// Error{io_failed}.
+void remove_old(const std::filesystem::path& directory, std::int64_t step, std::int64_t keep);
+
+// Removes the folders that saves of dead processes have left; a sentence for each, also for those that may be alive elsewhere and so stay.
+std::vector<std::string> remove_leftovers(const std::filesystem::path& directory);
+
+}  // namespace quadrille

@@ -1,0 +1,111 @@
+#include "checkpoint/values.hpp"
+
+#include "base/error.hpp"
+#include "cpu/elementwise.hpp"
+
+#include <algorithm>
+
+namespace quadrille {
+namespace {
+
+constexpr std::int64_t wide = 4;                     // bytes of an element, at most
+constexpr std::int64_t least_memory = 64 << 10;      // bytes
+
+Piece part_of(const Piece& piece, std::int64_t begin, std::int64_t count) {
+    const std::int64_t skipped = begin * bytes_of(piece.dtype);
+    Piece part{piece.data ? piece.data + skipped : nullptr, piece.dtype, piece.element + begin, count};
+    if (!piece.data) part.place = piece.place + skipped;
+    return part;
+}
+
+// The blocks of the nvme tier's file that hold a piece, read into a passage's window. What is changed in them goes back whole.
+class Window {
+  public:
+    Window(const Piece& piece, Arena& arena, const Passage& passage)
+        : arena_(arena), begin_(piece.place / nvme_alignment * nvme_alignment),
+          bytes_(nvme_bytes(piece.place + piece.count * bytes_of(piece.dtype) - begin_)), memory_(passage.window()), skipped_(piece.place - begin_) {
+        arena_.file().wait(arena_.file().read(begin_, memory_, bytes_));
+    }
+    std::byte* data() const { return memory_ + skipped_; }
+    void write_back() { arena_.file().wait(arena_.file().write(begin_, memory_, bytes_)); }
+
+  private:
+    Arena& arena_;
+    std::int64_t begin_, bytes_;
+    std::byte* memory_;
+    std::int64_t skipped_;
+};
+
+}  // namespace
+
+std::int64_t total(const Pieces& pieces) {
+    std::int64_t sum = 0;
+    for (const Piece& p : pieces) sum += p.count;
+    return sum;
+}
+
+Pieces portion(const Pieces& pieces, std::int64_t begin, std::int64_t count) {
+    Pieces out;
+    for (const Piece& p : pieces) {
+        const std::int64_t first = std::max<std::int64_t>(begin, 0), last = std::min(begin + count, p.count);
+        if (first < last) out.push_back(part_of(p, first, last - first));
+        begin -= p.count;
+        if (begin + count <= 0) break;
+    }
+    return out;
+}
+
+Pieces share_of(const Holding& held) {
+    const Extent mine = equal_cut(total(held.pieces), held.copies, held.copy);
+    return portion(held.pieces, mine.offset, mine.count);
+}
+
+Extents elements_of(const Pieces& pieces) {
+    Extents runs;
+    for (const Piece& p : pieces) append(runs, {p.element, p.count});
+    return runs;
+}
+
+Passage::Passage(std::span<std::byte> memory) {
+    if (std::ssize(memory) < least_memory) {
+        own_.resize(least_memory);
+        memory = own_;
+    }
+    capacity_ = (std::ssize(memory) - 2 * nvme_alignment) / (2 * wide);  // a window begins and ends inside blocks
+    values_ = reinterpret_cast<float*>(memory.data());
+    window_ = memory.data() + capacity_ * wide;
+}
+
+const float* gathered(const Pieces& pieces, Arena& arena, const Passage& passage) {
+    if (pieces.size() == 1 && pieces[0].data && pieces[0].dtype == DType::f32) return reinterpret_cast<const float*>(pieces[0].data);
+    require(total(pieces) <= passage.capacity(), "checkpoint: more values than the passage takes");
+    gather_into(passage.values(), pieces, arena, passage);
+    return passage.values();
+}
+
+void gather_into(float* to, const Pieces& pieces, Arena& arena, const Passage& passage) {
+    for (const Piece& whole : pieces)
+        for (std::int64_t done = 0; done < whole.count; done += passage.capacity()) {
+            const Piece p = part_of(whole, done, std::min(passage.capacity(), whole.count - done));
+            if (p.data) cast(p.data, p.dtype, to, DType::f32, p.count);
+            else cast(Window(p, arena, passage).data(), p.dtype, to, DType::f32, p.count);
+            to += p.count;
+        }
+}
+
+void scatter(const float* from, const Pieces& pieces, Arena& arena, const Passage& passage) {
+    for (const Piece& whole : pieces)
+        for (std::int64_t done = 0; done < whole.count; done += passage.capacity()) {
+            const Piece p = part_of(whole, done, std::min(passage.capacity(), whole.count - done));
+            if (p.data) {
+                cast(from, DType::f32, p.data, p.dtype, p.count);
+            } else {
+                Window window(p, arena, passage);
+                cast(from, DType::f32, window.data(), p.dtype, p.count);
+                window.write_back();
+            }
+            from += p.count;
+        }
+}
+
+}  // namespace quadrille
