@@ -14,6 +14,7 @@ inline Value to_value(bool x) { return x; }
 inline Value to_value(double x) { return x; }
 inline Value to_value(const std::string& x) { return x; }
 inline Value to_value(const std::vector<std::string>& x) { return x; }
+inline Value to_value(const std::map<std::string, std::string>& x) { return x; }
 template <std::integral T>
 Value to_value(T x) { return static_cast<std::int64_t>(x); }
 template <class E>
@@ -29,6 +30,7 @@ inline void from_value(const Value& v, bool& x) { x = std::get<bool>(v); }
 inline void from_value(const Value& v, double& x) { x = std::get<double>(v); }
 inline void from_value(const Value& v, std::string& x) { x = std::get<std::string>(v); }
 inline void from_value(const Value& v, std::vector<std::string>& x) { x = std::get<std::vector<std::string>>(v); }
+inline void from_value(const Value& v, std::map<std::string, std::string>& x) { x = std::get<std::map<std::string, std::string>>(v); }
 template <std::integral T>
 void from_value(const Value& v, T& x) { x = static_cast<T>(std::get<std::int64_t>(v)); }
 template <class E>

@@ -120,6 +120,7 @@ struct TrainConfig {
     Precision gradient_dtype = Precision::fp32;
     double clip_grad = 1.0;  // 0: off
     OnNan on_nan = OnNan::stop;
+    double time_limit = 0;  // seconds since the start; 0: none
     bool operator==(const TrainConfig&) const = default;
 };
 struct OptimizerConfig {
@@ -156,6 +157,15 @@ struct DataConfig {
     int prefetch = 2;
     bool operator==(const DataConfig&) const = default;
 };
+struct CheckpointConfig {
+    std::string directory;                     // of the folders step-00000100 and so on
+    std::int64_t interval = 0;                 // steps; 0: none, but for the one that a stop makes
+    std::map<std::string, std::string> hints;  // for MPI-IO, by the names that its library knows
+    std::int64_t keep = 2;                     // the newest ones, which stay; 0: all do
+    std::string resume = "auto";               // auto, none, or a path
+    bool asynchronous = false;
+    bool operator==(const CheckpointConfig&) const = default;
+};
 struct EvaluationConfig {
     std::int64_t interval = 0, batches = 10;  // interval in steps, 0: never; batches of the global size
     bool operator==(const EvaluationConfig&) const = default;
@@ -184,6 +194,7 @@ struct Config {
     LossScaleConfig loss_scale;
     DeviceConfig device;
     DataConfig data;
+    CheckpointConfig checkpoint;
     EvaluationConfig evaluation;
     OutputConfig output;
     bool operator==(const Config&) const = default;

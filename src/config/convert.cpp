@@ -55,8 +55,9 @@ Converted boolean(const Key& key, const Node& node) {
 Converted choice(const Key& key, const Node& node) {
     if (contains(key.choices, node.text)) return {node.text, ""};
     const std::string hint = choice_hint(key, node.text);
-    if (contains(key.later, node.text) || (contains(key.later, "PATH") && hint.empty() && !node.is_null() && !node.text.empty()))
-        return not_in_build(key, node);
+    if (contains(key.later, node.text)) return not_in_build(key, node);
+    const bool path_like = node.text.find('/') != std::string::npos || (hint.empty() && !node.is_null() && !node.text.empty());
+    if (key.or_path && path_like) return {node.text, ""};
     Converted bad = fail(key, node);
     bad.problem += hint;
     return bad;
@@ -123,15 +124,24 @@ Converted text(const Key& key, const Node& node) {
     return {node.text, ""};
 }
 
+// Names and texts; a number or a word is the text that stands there.
+Converted map(const Key& key, const Node& node) {
+    if (node.kind != Node::Kind::map) return fail(key, node);
+    std::map<std::string, std::string> values;
+    for (const Entry& entry : node.entries) {
+        if (entry.value->kind != Node::Kind::scalar || entry.value->is_null()) return fail(key, *entry.value, fmt::format("for '{}'", entry.key));
+        if (!values.emplace(entry.key, entry.value->text).second) return fail(key, node, fmt::format("in which '{}' stands twice", entry.key));
+    }
+    return {values, ""};
+}
+
 Converted by_type(const Key& key, const Node& node) {
     switch (key.type) {
         case KeyType::paths: return list<std::string>(key, node, [&](const Node& item) { return text(key, item); });
         case KeyType::integers:
             return list<std::int64_t>(key, node, [&](const Node& item) { return checked(key, item, parse_integer(item.text)); });
         case KeyType::weights: return node.kind == Node::Kind::map ? fail(key, node) : weights(key, node);
-        case KeyType::map:
-            if (node.kind != Node::Kind::map) return fail(key, node);
-            return node.entries.empty() && key.word.empty() ? Converted{} : not_in_build(key, node);
+        case KeyType::map: return map(key, node);
         default: break;
     }
     if (node.kind != Node::Kind::scalar) return fail(key, node);

@@ -63,6 +63,14 @@ inline Key settled(std::string_view path, std::vector<std::string> choices, std:
     key.later = std::move(later);
     return key;
 }
+// One of these words, or a path.
+inline Key word_or_path(std::string_view path, std::vector<std::string> words, Binding binding, std::string comment) {
+    Key key = row(path, KeyType::choice, words[0], std::move(binding), std::move(comment));
+    key.word.clear();
+    key.choices = std::move(words);
+    key.or_path = true;
+    return key;
+}
 // A key with one value only in this build.
 inline Key fixed(std::string_view path, KeyType type, std::string fallback, std::string comment) {
     Key key = row(path, type, std::move(fallback), {}, std::move(comment));

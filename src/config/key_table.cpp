@@ -170,8 +170,9 @@ void train_keys(std::vector<Key>& k) {
     k.push_back(
         choice<t, &T::on_nan>("train.on_nan", "a step with NaN or Inf: end the run with exit code 4, or leave the update out"));
     k.push_back(one_choice("train.deterministic", "run", {"grid"}, "same input and grid, same bits; grid: the same on every grid"));
-    k.push_back(or_word(
-        fixed("train.time_limit", KeyType::number, "null", "seconds after which to save and stop with exit code 75"), "null"));
+    k.push_back(number("train.time_limit", "null", above(0, 1e12), bind_or_word<t, &T::time_limit>(),
+                       "seconds of the whole process, before which a checkpoint is saved and the job ends with exit code 75; so it is before a Slurm "
+                       "job's end"));
 }
 
 void optimizer_keys(std::vector<Key>& k) {
@@ -233,12 +234,21 @@ void device_and_data_keys(std::vector<Key>& k) {
 }
 
 void run_keys(std::vector<Key>& k) {
-    k.push_back(fixed("checkpoint.directory", KeyType::text, "auto", "auto = output.directory/checkpoints"));
-    k.push_back(fixed("checkpoint.interval", KeyType::integer, "0", "steps between checkpoints; 0 = none"));
-    k.push_back(fixed("checkpoint.hints", KeyType::map, "{}", "hints for MPI-IO"));
-    k.push_back(fixed("checkpoint.keep", KeyType::integer, "2", "checkpoints that stay"));
-    k.push_back(settled("checkpoint.resume", {"auto", "none"}, "auto", {"PATH"}, "auto starts afresh where nothing was saved"));
-    k.push_back(fixed("checkpoint.asynchronous", KeyType::boolean, "false", "save while training goes on"));
+    constexpr auto c = &C::checkpoint;
+    using K = CheckpointConfig;
+    k.push_back(row("checkpoint.directory", KeyType::text, "auto", bind_or_word<c, &K::directory>(),
+                    "of the folders step-00000100 and so on; auto = output.directory/checkpoints"));
+    k.push_back(integer("checkpoint.interval", "0", from(0, 1e12), bind<c, &K::interval>(),
+                        "steps between checkpoints, and one at the end; 0 = none. A stop by signal or time limit always makes one"));
+    k.push_back(row("checkpoint.hints", KeyType::map, "{}", bind<c, &K::hints>(), "hints for MPI-IO, such as {romio_ds_write: disable}"));
+    k.push_back(integer("checkpoint.keep", "2", from(0, 1e12), bind<c, &K::keep>(),
+                        "checkpoints that stay, the newest: older ones go once a new one is whole; 0 = all stay"));
+    k.push_back(word_or_path("checkpoint.resume", {"auto", "none"}, bind<c, &K::resume>(),
+                             "where to go on: auto = the newest whole checkpoint in checkpoint.directory, afresh where there is none; a step's "
+                             "folder, or its parent for the newest whole one there; none = afresh. A path called auto, no or the like is "
+                             "written ./no"));
+    k.push_back(flag("checkpoint.asynchronous", "false", bind<c, &K::asynchronous>(),
+                     "write from a copy in host memory while training goes on"));
     k.push_back(integer("evaluation.interval", "0", from(0, 1e12), bind<&C::evaluation, &EvaluationConfig::interval>(),
                         "steps between evaluations on held-out data, with one after the last step; 0 = never"));
     k.push_back(integer("evaluation.batches", "10", from(1, 1e12), bind<&C::evaluation, &EvaluationConfig::batches>(),

@@ -57,13 +57,13 @@ std::string allowed(const Key& key) {
         case KeyType::integer: return "an integer" + range + word;
         case KeyType::bytes: return "a number of bytes (KiB, MiB, GiB)" + range + word;
         case KeyType::number: return "a number" + range + word;
-        case KeyType::choice: return join(key.choices, " | ");
+        case KeyType::choice: return join(key.choices, " | ") + (key.or_path ? " | a path" : "");
         case KeyType::text: return "text" + word;
         case KeyType::paths: return "a list of texts" + word;
         case KeyType::integers: return "a list of integers" + range + word;
         case KeyType::weights: return "one to three weights, such as \"969,30,1\"" + word;
         case KeyType::order: return "the axes tp, sp, dp and pp in some order, joined by dashes" + word;
-        case KeyType::map: return key.word.empty() ? "{}" : key.word;
+        case KeyType::map: return "a mapping of names to texts" + word;
     }
     return "";
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -15,7 +16,7 @@ namespace quadrille::input {
 
 // A key's value. Nothing: the key's word (auto or null), whose meaning the resolution knows.
 using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::string>,
-                           std::vector<std::int64_t>, std::vector<double>>;
+                           std::vector<std::int64_t>, std::vector<double>, std::map<std::string, std::string>>;
 
 enum class KeyType {
     boolean,   // bool
@@ -28,7 +29,7 @@ enum class KeyType {
     integers,  // list of int64
     weights,   // list of doubles, written as text with commas
     order,     // list of strings: the axes, written with dashes
-    map,       // nothing else than an empty mapping
+    map,       // names and texts
 };
 
 struct Range {
@@ -51,7 +52,8 @@ struct Key {
     std::string word;                  // "auto" or "null" where that is allowed beside the type
     Range range;                       // numbers; for lists, of each element
     std::vector<std::string> choices;  // that this build has
-    std::vector<std::string> later;    // known values that this build has not; "PATH": any text
+    bool or_path = false;              // choice: any other text is one too, a path
+    std::vector<std::string> later;    // known values that this build has not
     bool fixed = false;                // only the default is in this build
     Binding binding;
 
@@ -66,5 +68,8 @@ std::vector<std::string> sections();
 
 // "fp32 | bf16", "an integer from 1 to 8, or auto": what the key takes, for error messages and comments.
 std::string allowed(const Key& key);
+
+// A value as YAML; `indent` is that of its key, for lists and mappings that take a line per entry.
+std::string value_text(const Key& key, const Value& value, const std::string& indent = "");
 
 }  // namespace quadrille::input

@@ -34,29 +34,6 @@ std::string quoted(const std::string& text) {
     return result + '"';
 }
 
-// A value in YAML; `indent` is that of its key, for lists that take a line per item.
-std::string value_text(const Key& key, const Value& value, const std::string& indent) {
-    if (std::holds_alternative<std::monostate>(value)) return key.word;
-    switch (key.type) {
-        case KeyType::boolean: return std::get<bool>(value) ? "true" : "false";
-        case KeyType::integer: return fmt::format("{}", std::get<std::int64_t>(value));
-        case KeyType::bytes: return bytes_text(std::get<std::int64_t>(value));
-        case KeyType::number: return number_text(std::get<double>(value));
-        case KeyType::choice: return std::get<std::string>(value);
-        case KeyType::text: return quoted(std::get<std::string>(value));
-        case KeyType::order: return fmt::format("{}", fmt::join(std::get<std::vector<std::string>>(value), "-"));
-        case KeyType::integers: return fmt::format("[{}]", fmt::join(std::get<std::vector<std::int64_t>>(value), ", "));
-        case KeyType::weights: return quoted(fmt::format("{}", fmt::join(std::get<std::vector<double>>(value), ",")));
-        case KeyType::paths: {
-            std::string text;
-            for (const std::string& path : std::get<std::vector<std::string>>(value)) text += "\n" + indent + "  - " + quoted(path);
-            return text.empty() ? "[]" : text;
-        }
-        case KeyType::map: break;
-    }
-    return "{}";
-}
-
 // Writes keys as nested mappings, opening sections and groups as they come.
 class Sections {
   public:
@@ -104,6 +81,36 @@ std::string wrapped(const std::string& text, const std::string& lead, std::size_
 std::string remark(const Key& key) { return fmt::format("{} ({})", key.comment, allowed(key)); }
 
 }  // namespace
+
+std::string value_text(const Key& key, const Value& value, const std::string& indent) {
+    if (std::holds_alternative<std::monostate>(value)) return key.word;
+    switch (key.type) {
+        case KeyType::boolean: return std::get<bool>(value) ? "true" : "false";
+        case KeyType::integer: return fmt::format("{}", std::get<std::int64_t>(value));
+        case KeyType::bytes: return bytes_text(std::get<std::int64_t>(value));
+        case KeyType::number: return number_text(std::get<double>(value));
+        case KeyType::choice: {
+            const std::string& text = std::get<std::string>(value);
+            return std::find(key.choices.begin(), key.choices.end(), text) == key.choices.end() ? quoted(text) : text;
+        }
+        case KeyType::text: return quoted(std::get<std::string>(value));
+        case KeyType::order: return fmt::format("{}", fmt::join(std::get<std::vector<std::string>>(value), "-"));
+        case KeyType::integers: return fmt::format("[{}]", fmt::join(std::get<std::vector<std::int64_t>>(value), ", "));
+        case KeyType::weights: return quoted(fmt::format("{}", fmt::join(std::get<std::vector<double>>(value), ",")));
+        case KeyType::paths: {
+            std::string text;
+            for (const std::string& path : std::get<std::vector<std::string>>(value)) text += "\n" + indent + "  - " + quoted(path);
+            return text.empty() ? "[]" : text;
+        }
+        case KeyType::map: {
+            std::string text;
+            for (const auto& [name, entry] : std::get<std::map<std::string, std::string>>(value))
+                text += "\n" + indent + "  " + quoted(name) + ": " + quoted(entry);
+            return text.empty() ? "{}" : text;
+        }
+    }
+    return "";
+}
 
 }  // namespace quadrille::input
 

@@ -119,6 +119,7 @@ void warn_of_no_effect(const Config& c, const Settings& settings, const Job& job
              Idle{x.on() && x.method != CompressionMethod::qsgd && x.bits != usual.compression.bits, "comm.compression.bits", "without method qsgd"},
              Idle{x.on() && !job.planning && c.grid.dp == 1, "comm.compression", "while dp is 1"},
              Idle{x.on() && all_whole, "comm.compression", "while comm.compression.exclude names every unit"},
+             Idle{c.checkpoint.asynchronous && c.checkpoint.interval == 0, "checkpoint.asynchronous", "with checkpoint.interval 0"},
              Idle{no_disk && c.offload.nvme_path != usual.offload.nvme_path, "offload.nvme_path", elsewhere},
              Idle{no_disk && c.offload.block_size != usual.offload.block_size, "offload.block_size", elsewhere},
              Idle{no_disk && c.offload.queue_depth != usual.offload.queue_depth, "offload.queue_depth", elsewhere},

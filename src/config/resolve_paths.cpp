@@ -49,15 +49,24 @@ std::vector<std::string> find_all(const std::vector<std::string>& patterns, cons
     return files;
 }
 
+void expect_plain(const char* key, const std::string& written, const Settings& settings, Problems& problems) {
+    if (!written.starts_with('~') && written.find('$') == std::string::npos) return;
+    problems.add(settings.place(key), key,
+                 fmt::format("found '{}', allowed: a path as it is; ~ and $NAME are not expanded here, but the shell does so in an override",
+                             written));
+}
+
+void resolve_checkpoint(Config& config, const Settings& settings, Problems& problems) {
+    CheckpointConfig& c = config.checkpoint;
+    expect_plain("checkpoint.directory", c.directory, settings, problems);
+    expect_plain("checkpoint.resume", c.resume, settings, problems);
+    if (c.directory.empty()) c.directory = (fs::path(config.output.directory) / "checkpoints").string();
+}
+
 void resolve_output(Config& config, const Settings& settings, const Origin& origin, Problems& problems) {
     constexpr const char* key = "output.directory";
     const std::string written = settings.given(key) ? config.output.directory : "runs/NAME";
-    if (written.starts_with('~') || written.find('$') != std::string::npos)
-        problems.add(
-            settings.place(key), key,
-            fmt::format(
-                "found '{}', allowed: a path as it is; ~ and $NAME are not expanded here, but the shell does so in an override",
-                written));
+    expect_plain(key, written, settings, problems);
     fs::path path;
     for (const fs::path& name : fs::path(written)) path /= name == "NAME" ? fs::path(origin.stem) : name;
     config.output.directory = path.string();
@@ -82,6 +91,7 @@ void resolve_paths(Config& config, const Settings& settings, const Origin& origi
                    std::vector<std::string>& warnings) {
     resolve_output(config, settings, origin, problems);
     check_nvme_path(config.offload, settings, job, problems, warnings);
+    resolve_checkpoint(config, settings, problems);
     DataConfig& d = config.data;
     if (d.format == DataFormat::synthetic) {
         d.train.clear();

@@ -61,7 +61,7 @@ TEST_CASE("every value that a key takes reaches Config and comes back") {
             case KeyType::integers: return std::vector<std::int64_t>{1, 2};
             case KeyType::weights: return std::vector<double>{0.5, 2};
             case KeyType::order: return std::vector<std::string>{"pp", "dp", "sp", "tp"};
-            case KeyType::map: break;
+            case KeyType::map: return std::map<std::string, std::string>{{"a name", "a text"}};
         }
         return {};
     };

@@ -39,6 +39,8 @@ TEST_CASE_FIXTURE(ConfigFixture, "the resolved text loads as the same Config and
         "{directory: \"a 'b' \\\"c\\\"\\n\\x01\"}\n",
         "train: {steps: 5}\noptimizer: {warmup_steps: 5}\n",
         "comm: {bucket_size: auto}\ngrid: {order: auto}\n",
+        "checkpoint: {directory: \"a b\", interval: 5, hints: {\"a \\\"b\\\"\": c, d: \"\"}, keep: 0, resume: \"./x y\", asynchronous: true}\n"
+        "train: {time_limit: 0.5}\n",
         "train: {precision: fp16, gradient_dtype: fp16}\nloss_scale: {initial: 1024, window: 5, minimum: 2}\n",
     };
     for (const std::string& text : texts) {
