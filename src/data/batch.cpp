@@ -22,9 +22,15 @@ void Batch::resize(std::int64_t rows, std::int64_t positions) {
 }
 
 BatchReader::BatchReader(std::shared_ptr<const SampleSet> samples, SampleOrder order, std::int64_t global_batch, bool shuffle,
-                         std::uint64_t seed)
-    : samples_(std::move(samples)), order_(order), global_batch_(global_batch), shuffle_(shuffle), seed_(seed) {
+                         std::uint64_t seed, DataPosition begin)
+    : samples_(std::move(samples)), order_(order), global_batch_(global_batch), shuffle_(shuffle), seed_(seed), begin_(begin) {
     require(global_batch >= 1, "a global batch has one sequence or more");
+    require(begin.step >= 0 && begin.sequences >= 0, "data begins at its first sequence or later");
+}
+
+std::int64_t BatchReader::read_before(std::int64_t step) const {
+    require(step >= begin_.step, "a step before the reader's first");
+    return begin_.sequences + (step - begin_.step) * global_batch_;
 }
 
 std::int64_t BatchReader::batches() const {
@@ -34,7 +40,7 @@ std::int64_t BatchReader::batches() const {
 
 std::optional<std::int64_t> BatchReader::sample(std::int64_t step, std::int64_t index) const {
     require(step >= 0 && index >= 0 && index < global_batch_, "a sequence outside of the global batch");
-    const std::int64_t position = step * global_batch_ + index, n = samples_->count();
+    const std::int64_t position = read_before(step) + index, n = samples_->count();
     if (order_ == SampleOrder::evaluation) return position < n ? std::optional(position) : std::nullopt;
     const std::int64_t epoch = position / n, place = position % n;
     if (!shuffle_) return place;

@@ -2,7 +2,8 @@
 // counted; the tokens themselves come from a SampleSet. The order is a function of (seed, epoch, position), never of the grid:
 // every rank can ask for any sequences of any step, in O(1) plus the reading.
 //
-// Rule for ragged ends: training position p = step·G + index in batch (G the global batch size) is the sample at place p mod n
+// Rule for ragged ends: training position p = step·G + index in batch (G the global batch size; a run that is gone on with counts from where it
+// stood) is the sample at place p mod n
 // of epoch p div n (n samples; each epoch its own permutation), so a global batch may straddle epochs, is always full, and the
 // number of steps never depends on the data or the grid. Evaluation takes samples 0, 1, 2, … once each; what is missing in its
 // last batch is filled with sequences that count nothing.
@@ -33,13 +34,20 @@ struct Batch {
 
 enum class SampleOrder { training, evaluation };
 
+// Where in the order of its data a run begins: after `step` steps, in which so many sequences were read, by batches of whatever size.
+struct DataPosition {
+    std::int64_t step = 0, sequences = 0;
+};
+
 class BatchReader {
   public:
-    // `samples`: what is read, shared by all readers. `global_batch`: sequences a step. Shuffle and seed serve training only.
+    // `samples`: what is read, shared by all readers. `global_batch`: sequences a step. Shuffle, seed and where to begin serve training only.
     BatchReader(std::shared_ptr<const SampleSet> samples, SampleOrder order, std::int64_t global_batch, bool shuffle = false,
-                std::uint64_t seed = 0);
+                std::uint64_t seed = 0, DataPosition begin = {});
 
-    // The sample at `index` (0 ≤ index < global batch) of step `step` (from 0); none where evaluation has run out.
+    // Sequences read before step `step` (from 0, and not before the one where it begins), since the order's beginning.
+    std::int64_t read_before(std::int64_t step) const;
+    // The sample at `index` (0 ≤ index < global batch) of step `step`; none where evaluation has run out.
     std::optional<std::int64_t> sample(std::int64_t step, std::int64_t index) const;
 
     // Fills out with the given sequences of the step's global batch, in that order. Not collective; threads may share a reader.
@@ -59,6 +67,7 @@ class BatchReader {
     std::int64_t global_batch_;
     bool shuffle_;
     std::uint64_t seed_;
+    DataPosition begin_;
 };
 
 }  // namespace quadrille

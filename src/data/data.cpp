@@ -49,7 +49,7 @@ Cuts cut(const TokenSource& source, const std::vector<double>& split) {
 // Opens the parts of one run's data; fills in `out` as it goes.
 class Opener {
   public:
-    Opener(const Config& config, Data& out) : config_(config), data_(config.data), out_(out) {}
+    Opener(const Config& config, DataPosition begin, Data& out) : config_(config), data_(config.data), begin_(begin), out_(out) {}
 
     void open() {
         require_checked(config_);
@@ -71,6 +71,7 @@ class Opener {
 
     const Config& config_;
     const DataConfig& data_;
+    const DataPosition begin_;
     Data& out_;
 };
 
@@ -85,7 +86,7 @@ void Opener::open_synthetic() {
                                            chain.branches(), chain.entropy(), std::log(static_cast<double>(chain.vocab_size()))));
     // Each sample is new and independent: there is nothing to shuffle, and no epoch ends.
     out_.training = std::make_shared<BatchReader>(std::make_shared<MarkovSamples>(chain, seed, 0, seq_length, end_of_document),
-                                                  SampleOrder::training, config_.train.global_batch_size);
+                                                  SampleOrder::training, config_.train.global_batch_size, false, 0, begin_);
     out_.evaluation = std::make_shared<BatchReader>(std::make_shared<MarkovSamples>(chain, seed, 1, seq_length, end_of_document),
                                                     SampleOrder::evaluation, config_.train.global_batch_size);
 }
@@ -113,13 +114,16 @@ void Opener::open_files() {
     const auto corpus = source(data_.train);
     const Cuts at = cut(*corpus, data_.split);
     const auto training = samples(corpus, 0, at.training, RaggedEnd::drop, "training");
-    const double epochs = static_cast<double>(config_.train.steps) * static_cast<double>(config_.train.global_batch_size) /
-                          static_cast<double>(training->count());
-    describe("training", *training, fmt::format("{}; {} of {} read {:.2f} epochs", data_.shuffle ? "shuffled" : "in order",
-                                                format_number_of(config_.train.steps, "step"),
-                                                format_number_of(config_.train.global_batch_size, "sequence"), epochs));
     out_.training = std::make_shared<BatchReader>(training, SampleOrder::training, config_.train.global_batch_size, data_.shuffle,
-                                                  config_.train.seed);
+                                                  config_.train.seed, begin_);
+    const auto epochs = [&](std::int64_t step) {
+        return static_cast<double>(out_.training->read_before(step)) / static_cast<double>(training->count());
+    };
+    std::string read = fmt::format("{}; {} of {} read {:.2f} epochs", data_.shuffle ? "shuffled" : "in order",
+                                   format_number_of(config_.train.steps, "step"), format_number_of(config_.train.global_batch_size, "sequence"),
+                                   epochs(std::max(config_.train.steps, begin_.step)));
+    if (begin_.step > 0) read += fmt::format(", of which {:.2f} are done", epochs(begin_.step));
+    describe("training", *training, read);
     open_held_out(corpus, at);
 }
 
@@ -148,9 +152,9 @@ void Opener::describe(const char* what, const SampleSet& samples, const std::str
 
 }  // namespace
 
-Data open_data(const Config& config) {
+Data open_data(const Config& config, DataPosition begin) {
     Data data;
-    Opener(config, data).open();
+    Opener(config, begin, data).open();
     return data;
 }
 

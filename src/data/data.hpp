@@ -19,8 +19,8 @@ struct Data {
     std::vector<std::string> warnings;              // for stderr
 };
 
-// Opens and checks everything, for a Config that load_config or parse_resolved made. Throws Error{refused} with file, field, value and what
-// was expected.
-Data open_data(const Config& config);
+// Opens and checks everything, for a Config that load_config or parse_resolved made; training data is read from `begin` on. Throws Error{refused}
+// with file, field, value and what was expected.
+Data open_data(const Config& config, DataPosition begin = {});
 
 }  // namespace quadrille

@@ -8,6 +8,9 @@ namespace quadrille {
 class LossScale {
   public:
     explicit LossScale(const LossScaleConfig& config) : config_(config), value_(config.initial) {}
+    // Goes on from a scale that was found before, brought into this input's bounds.
+    LossScale(const LossScaleConfig& config, double value, std::int64_t good_steps)
+        : config_(config), value_(value < config.minimum ? config.minimum : value), good_steps_(good_steps) {}
 
     double value() const { return value_; }
     std::int64_t good_steps() const { return good_steps_; }  // in a row, since the scale last changed

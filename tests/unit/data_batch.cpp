@@ -164,6 +164,20 @@ TEST_CASE("the hash tells order and content") {
     CHECK(hashes.size() == 2);  // samples 0, 1 and samples 1, 0
 }
 
+TEST_CASE("a run that is gone on with reads what comes next, by batches of its own size, across epochs") {
+    const Folder dir;
+    const auto samples = text_samples(dir, 1 + 9 * 4, 4, RaggedEnd::drop);
+    const BatchReader whole(samples, SampleOrder::training, 2, true, 3);
+    for (const std::int64_t size : {1, 2, 3, 8}) {
+        const BatchReader rest(samples, SampleOrder::training, size, true, 3, {.step = 7, .sequences = 14});
+        CHECK(rest.read_before(7) == 14);
+        CHECK(rest.read_before(9) == 14 + 2 * size);
+        for (std::int64_t p = 14; p < 60; ++p)
+            CHECK(rest.sample(7 + (p - 14) / size, (p - 14) % size) == whole.sample(p / 2, p % 2));
+    }
+    CHECK_THROWS(BatchReader(samples, SampleOrder::training, 2, true, 3, {.step = 7, .sequences = 14}).sample(6, 0));
+}
+
 TEST_CASE("N mod global batch = 1: the epochs wrap and every step is full") {
     const Folder dir;
     const BatchReader reader(text_samples(dir, 1 + 9 * 4, 4, RaggedEnd::drop), SampleOrder::training, 8, true, 3);
