@@ -15,7 +15,7 @@
 namespace quadrille {
 
 // What the main thread is about. Moves of a lane of its own, and the blocking collectives of the World, are told of beside it.
-enum class Doing : std::int64_t { other, computes, waits_for_move, waits_for_copy, reads_data, writes_record };
+enum class Doing : std::int64_t { other, computes, waits_for_move, waits_for_copy, reads_data, writes_record, saves };
 
 // A lane is a sequence of moves that its members begin in one order: a group's collectives, or the messages from one rank to another. All
 // members know it by the same key and number its moves alike, from 1.

@@ -121,6 +121,7 @@ std::string doing_text(const RankEvidence& r, const DescribeLine& describe) {
         case Doing::waits_for_copy: return with_line("has waited for a copy between tiers of memory");
         case Doing::reads_data: return with_time(fmt::format("has waited for the data of step {}", p.about));
         case Doing::writes_record: return with_time("has been writing the record");
+        case Doing::saves: return with_time(fmt::format("has been saving the checkpoint of step {}", p.about));
         case Doing::other: break;
     }
     return with_time("has been between two operations");
