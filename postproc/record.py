@@ -89,7 +89,7 @@ def load(path):
     """Reads run.h5, or the directory that holds it. Raises OSError or KeyError where it is not a whole record."""
     path = pathlib.Path(path)
     if path.is_dir():
-        path = path / "run.h5"
+        path = path / "run.h5"  # of a run that went on on another grid, name run-2.h5
     with h5py.File(path, "r") as f:
         steps = {name: f["steps"][name][()] for name in f["steps"]}
         return Record(

@@ -1,14 +1,16 @@
-// The subcommands, the exit codes, and how long OpenMP spins. Nothing else.
+// The subcommands, the exit codes, who answers to signals, and how long OpenMP spins. Nothing else.
 #include "base/error.hpp"
 #include "record/version.hpp"
 #include "train/commands.hpp"
 #include "train/launcher.hpp"
+#include "train/stop.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <string_view>
 
 #include <unistd.h>
 
@@ -69,7 +71,10 @@ void shorten_spinning(char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    hold_signals();
     shorten_spinning(argv);
+    if (argc > 1 && std::string_view(argv[1]) == "train") handle_signals();
+    else release_signals();
     std::set_terminate(end_by_what_was_thrown);
     try {
         return run(argc, argv);

@@ -91,9 +91,9 @@ def stop(process):
         return process.communicate()
 
 
-def read_record(folder):
-    """The record's datasets as {path: array}, the root's attributes under "attributes", those of three groups under their names."""
-    with h5py.File(folder / "run.h5", "r") as file:
+def read_record(folder, name="run.h5"):
+    """The datasets of the folder's record as {path: array}, the root's attributes under "attributes", those of three groups under their names."""
+    with h5py.File(folder / name, "r") as file:
         record = {"attributes": dict(file.attrs), "config": dict(file["config"].attrs), "choices": dict(file["choices"].attrs),
                   "environment": dict(file["environment"].attrs)}
         file.visititems(lambda path, item: record.update({path: item[()]}) if isinstance(item, h5py.Dataset) else None)

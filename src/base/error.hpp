@@ -12,7 +12,7 @@
 namespace quadrille {
 
 // The process's exit codes, as the README documents them.
-enum class Exit : int { done = 0, refused = 2, no_memory = 3, diverged = 4, io_failed = 5, rank_failed = 6 };
+enum class Exit : int { done = 0, refused = 2, no_memory = 3, diverged = 4, io_failed = 5, rank_failed = 6, stopped = 75 };
 
 // A failure that ends the job with `exit` and one message. May hold several sentences, one a line.
 class Error : public std::runtime_error {

@@ -16,6 +16,8 @@ std::string dataset_path(const std::string& parameter, StateKind what) {
         case StateKind::m: return "/optimizer/m/" + parameter;
         case StateKind::v: return "/optimizer/v/" + parameter;
         case StateKind::none:
+        case StateKind::residual:  // of one grid's ranks
+        case StateKind::stale:
         case StateKind::gradient: break;
     }
     return "";

@@ -1,6 +1,7 @@
 #include "record/output_directory.hpp"
 
 #include "base/error.hpp"
+#include "record/chain.hpp"
 #include "record/record_reader.hpp"
 #include "record/replace_file.hpp"
 
@@ -12,7 +13,6 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
-#include <sstream>
 #include <vector>
 
 namespace quadrille {
@@ -24,37 +24,26 @@ namespace fs = std::filesystem;
     throw Error(Exit::refused, fmt::format("output.directory: {} {}", directory.string(), why));
 }
 
-// The lines of a resolved input's section `model`. Both sides come from the same printer, so text is compared and not values.
-std::string model_section(const std::string& yaml) {
-    std::istringstream lines(yaml);
-    std::string section;
-    bool inside = false;
-    for (std::string line; std::getline(lines, line);) {
-        const bool is_key = !line.empty() && line[0] != ' ' && line[0] != '#';
-        if (is_key) inside = line.starts_with("model:");
-        if (inside) section += line + "\n";
-    }
-    return section;
-}
-
-// Why this run may not start afresh over `directory`; "" if it may.
-std::string obstacle(const fs::path& directory, const std::string& config_yaml) {
+// Why this run may not go on, or start afresh, over what is in `directory`; "" if it may.
+std::string obstacle(const fs::path& directory, const OutputUse& use) {
     std::error_code ignored;
-    if (!fs::exists(directory / "run.h5", ignored)) return "is not empty and holds no run record";
-    for (const auto& entry : fs::directory_iterator(directory / "checkpoints", ignored))
-        return fmt::format("holds a checkpoint, {}", entry.path().filename().string());
+    const fs::path newest = newest_record(directory);
+    const std::string name = newest.filename().string();
+    if (!fs::exists(newest, ignored)) return use.resumes ? "" : "is not empty and holds no run record";
+    if (use.resumes && !use.own)
+        return fmt::format("holds {}, the record of another run than the checkpoint's; with checkpoint.resume=auto its own is gone on with", name);
     try {
-        const RunRecord former = read_record(directory / "run.h5");
-        if (model_section(former.config_yaml) != model_section(config_yaml)) return "holds the record of another model";
+        if (!use.same_model(read_record(newest).config_yaml)) return fmt::format("holds the record of another model, {}", name);
     } catch (const Error& error) {
+        if (use.resumes) return "";  // the checkpoint is what it goes on from; a record of its own follows the damaged one
         return fmt::format("is not empty and its record cannot be read ({})", error.what());
     }
     return "";
 }
 
-// What tells a record that makes room from others: its run's start, "-2026-01-31T12-00-00Z", with a number where that is taken.
+// What tells records that make room from others: the first one's start, "-2026-01-31T12-00-00Z", with a number where that is taken.
 std::string former_mark(const fs::path& directory) {
-    std::string time = read_record(directory / "run.h5").start_time;
+    std::string time = read_record(directory / record_name(record_numbers(directory).front())).start_time;
     std::replace_if(time.begin(), time.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '-');
     std::string mark = "-" + time;
     std::error_code ignored;
@@ -63,14 +52,22 @@ std::string former_mark(const fs::path& directory) {
     return mark;
 }
 
-// The record gets its other name beside its own, which it loses when the new run's first write replaces it: at no moment is there none.
+// run.h5 gets its other name beside its own, which it loses when the new run's first write replaces it: at no moment is there none. Those that
+// continue it are renamed after it: run-TIME.h5, run-TIME.2.h5.
 void keep_former(const fs::path& directory) {
     std::error_code reason;
-    const std::string mark = former_mark(directory), name = "run" + mark + ".h5";
-    fs::create_hard_link(directory / "run.h5", directory / name, reason);
-    if (reason) fs::copy_file(directory / "run.h5", directory / name, reason);  // a file system without links
-    if (!reason && fs::exists(directory / "trace.h5")) fs::rename(directory / "trace.h5", directory / ("trace" + mark + ".h5"), reason);
-    if (reason) throw Error(Exit::io_failed, fmt::format("{}: run.h5 cannot be kept as {}: {}", directory.string(), name, reason.message()));
+    const std::string mark = former_mark(directory);
+    for (const int number : record_numbers(directory)) {
+        const fs::path from = directory / record_name(number);
+        const fs::path to = directory / (number == 1 ? "run" + mark + ".h5" : fmt::format("run{}.{}.h5", mark, number));
+        if (number > 1) fs::rename(from, to, reason);
+        else fs::create_hard_link(from, to, reason);
+        if (reason && number == 1) fs::copy_file(from, to, reason);  // a file system without links
+        if (reason) throw Error(Exit::io_failed, fmt::format("{} cannot be kept as {}: {}", from.string(), to.filename().string(), reason.message()));
+    }
+    if (!fs::exists(directory / "trace.h5")) return;
+    fs::rename(directory / "trace.h5", directory / ("trace" + mark + ".h5"), reason);
+    if (reason) throw Error(Exit::io_failed, fmt::format("{}: trace.h5 cannot be kept: {}", directory.string(), reason.message()));
 }
 
 // The nearest ancestor that exists must be a directory that can be written, else creating fails later.
@@ -84,26 +81,29 @@ void check_creatable(const fs::path& directory) {
         refuse(directory, fmt::format("cannot be written: {}: {}", ancestor.string(), std::strerror(errno)));
 }
 
-bool is_leftover(const std::string& name) {
-    return name == "trace.h5" ||
-           (name.find(partial_mark) != std::string::npos && (name.starts_with("run.h5") || name.starts_with("trace.h5")));
+bool is_leftover(const std::string& name, const OutputUse& use) {
+    const bool ours = name.starts_with("run.h5") || name.starts_with("run-") || name.starts_with("trace.h5");
+    if (ours && name.find(".h5" + std::string(partial_mark)) != std::string::npos) return true;
+    return name == "trace.h5" && !use.goes_on();
 }
 
 }  // namespace
 
-std::string check_output(const fs::path& directory, bool overwrite, const std::string& config_yaml) {
+std::string check_output(const fs::path& directory, const OutputUse& use) {
     check_creatable(directory);
     std::error_code reason;
     if (!fs::exists(directory, reason)) return "";
     const bool empty = fs::is_empty(directory, reason);
     if (reason) refuse(directory, fmt::format("cannot be read: {}", reason.message()));
     if (empty) return "";
-    if (fs::is_directory(directory / "run.h5", reason)) refuse(directory, "holds a folder named run.h5, where the run record belongs");
-    if (overwrite)
-        return fmt::format("output.directory: {} is not empty; its run record is overwritten, as output.overwrite asks",
-                           directory.string());
-    const std::string why = obstacle(directory, config_yaml);
+    const fs::path newest = newest_record(directory);
+    if (fs::is_directory(newest, reason))
+        refuse(directory, fmt::format("holds a folder named {}, where the run record belongs", newest.filename().string()));
+    const std::string why = obstacle(directory, use);
+    if (use.overwrite && !use.goes_on())
+        return fmt::format("output.directory: {} is not empty; its run record is overwritten, as output.overwrite asks", directory.string());
     if (!why.empty()) refuse(directory, why + "; choose another directory or set output.overwrite=true");
+    if (use.resumes) return "";
     return fmt::format("output.directory: {} holds a record of the same model and no checkpoint: starting afresh; that record is kept as run{}.h5",
                        directory.string(), former_mark(directory));
 }
@@ -118,15 +118,19 @@ OutputLock::~OutputLock() {
     if (descriptor_ >= 0) close(descriptor_);
 }
 
-std::unique_ptr<OutputLock> create_output(const fs::path& directory, bool overwrite) {
+std::unique_ptr<OutputLock> create_output(const fs::path& directory, const OutputUse& use) {
     std::error_code reason;
     fs::create_directories(directory, reason);
     if (reason) refuse(directory, fmt::format("cannot be made: {}", reason.message()));
     auto lock = std::make_unique<OutputLock>(directory);
-    if (!overwrite && fs::exists(directory / "run.h5", reason)) keep_former(directory);
+    const std::vector<int> records = record_numbers(directory);
+    if (!use.goes_on() && !use.overwrite && !records.empty()) keep_former(directory);
     std::vector<fs::path> leftovers;
     for (const auto& entry : fs::directory_iterator(directory, reason))
-        if (is_leftover(entry.path().filename().string())) leftovers.push_back(entry.path());
+        if (is_leftover(entry.path().filename().string(), use)) leftovers.push_back(entry.path());
+    if (!use.goes_on())
+        for (const int number : records)
+            if (number > 1) leftovers.push_back(directory / record_name(number));
     for (const fs::path& leftover : leftovers)
         if (!reason) fs::remove(leftover, reason);
     if (reason) throw Error(Exit::io_failed, fmt::format("{}: cannot be cleared: {}", directory.string(), reason.message()));

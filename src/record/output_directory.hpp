@@ -4,16 +4,27 @@
 // Rank 0 makes both; neither is collective.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
 namespace quadrille {
 
-// Decides whether a run of the resolved input `config_yaml` may write into `directory`. Absent or empty: yes. Otherwise only with
-// `overwrite`, or if its run.h5 is of the same model (the section `model` of its input) and it holds no checkpoint: then the run
-// starts afresh. Returns a sentence for the user when something will be replaced, else "". Throws Error{refused}, changes
-// nothing.
-std::string check_output(const std::filesystem::path& directory, bool overwrite, const std::string& config_yaml);
+// How a run begins in its directory.
+struct OutputUse {
+    bool overwrite = false;  // output.overwrite
+    bool resumes = false;    // it goes on from a checkpoint
+    bool own = false;        // ... of this directory's own run
+    std::function<bool(const std::string&)> same_model = {};  // whether that resolved input is of this run's model
+
+    bool goes_on() const { return resumes && own; }
+};
+
+// Decides whether a run may write into `directory`. Absent or empty: yes. Going on from its own checkpoint: if the newest record here is of the same
+// model, or there is none. Else with `overwrite`; or, going on from another's checkpoint, if there is no record here; or, beginning afresh, if the
+// newest record is of the same model. Returns a sentence for the user when something will be replaced or put aside, else "". Throws Error{refused},
+// changes nothing.
+std::string check_output(const std::filesystem::path& directory, const OutputUse& use);
 
 // Holds the directory for one run: a second run that wants it while this lives is refused. Advisory (flock); where the file system has no
 // locks, nothing is held. Throws Error{refused} if another run holds it.
@@ -28,9 +39,10 @@ class OutputLock {
     int descriptor_ = -1;
 };
 
-// Makes the directory and its parents and removes what an earlier run left that this one may not replace (trace.h5, temporary
-// files; never a file that is not ours). run.h5 stays until the first write replaces it; without `overwrite` it is kept, and its
-// trace, under the name that check_output has said. Throws Error{refused} if it cannot be made, Error{io_failed} if it cannot be cleared.
-std::unique_ptr<OutputLock> create_output(const std::filesystem::path& directory, bool overwrite);
+// Makes the directory and its parents and removes what an earlier run left that this one may not replace (temporary files, and unless it goes on from
+// its own checkpoint trace.h5 and records after the first; never a file that is not ours). run.h5 stays until the first write replaces it. A run that
+// begins afresh without `overwrite` keeps the records and the trace under the names that check_output has said. Throws Error{refused} if it cannot be
+// made, Error{io_failed} if it cannot be cleared.
+std::unique_ptr<OutputLock> create_output(const std::filesystem::path& directory, const OutputUse& use);
 
 }  // namespace quadrille

@@ -123,6 +123,10 @@ RunRecord read_record(const std::filesystem::path& path, RecordOrigin* origin) {
     record.start_time = file.text_attribute("/", "start_time");
     record.exit_code = file.int_attribute("/", "exit_code");
     record.complete = file.int_attribute("/", "complete") != 0;
+    if (const auto origins = file.text_attributes("/"); origins.contains("continues")) {
+        record.continues = origins.at("continues");
+        record.continues_after = file.int_attribute("/", "continues_after");
+    }
     record.config_yaml = file.text_attribute("/config", "yaml");
     record.choices = file.text_attributes("/choices");
     record.environment = file.text_attributes("/environment");

@@ -51,6 +51,10 @@ void write_origin(Hdf5ImageWriter& file, const RunRecord& record) {
     file.attribute("/", "start_time", record.start_time);
     file.attribute("/", "exit_code", record.exit_code);
     file.attribute("/", "complete", std::int64_t{record.complete});
+    if (!record.continues.empty()) {
+        file.attribute("/", "continues", record.continues);
+        file.attribute("/", "continues_after", record.continues_after);
+    }
     file.group("/config");
     file.attribute("/config", "yaml", record.config_yaml);
     file.group("/choices");
@@ -169,7 +173,7 @@ void write_flops(Hdf5ImageWriter& file, const RunRecord& record) {
 
 }  // namespace
 
-RecordWriter::RecordWriter(std::filesystem::path directory) : path_(std::move(directory) / "run.h5"), born_(Clock::now()) {}
+RecordWriter::RecordWriter(std::filesystem::path directory, const std::string& name) : path_(std::move(directory) / name), born_(Clock::now()) {}
 
 void RecordWriter::write(const RunRecord& record) {
     record.check_shapes();

@@ -1,7 +1,7 @@
 // Writes the run record so that the file is whole at every instant.
 //
-// Owns DIRECTORY/run.h5 and the temporary file beside it. Invariant: run.h5 is either absent or a whole, closed HDF5 file that
-// any reader can open, also after a crash or a power cut; it is replaced by a rename. It is rank 0's: nothing here is collective,
+// Owns DIRECTORY/run.h5 (or run-2.h5, record/chain.hpp) and the temporary file beside it. Invariant: it is either absent or a whole, closed HDF5 file
+// that any reader can open, also after a crash or a power cut; it is replaced by a rename. It is rank 0's: nothing here is collective,
 // and like every HDF5 call it must come from the rank's one HDF5 thread.
 #pragma once
 #include "record/run_record.hpp"
@@ -16,11 +16,11 @@ class RecordWriter {
     using Clock = std::chrono::steady_clock;
 
     // `directory` exists (output_directory.hpp). Creates nothing.
-    explicit RecordWriter(std::filesystem::path directory);
+    explicit RecordWriter(std::filesystem::path directory, const std::string& name = "run.h5");
 
-    // Replaces run.h5 by `record`: written under a temporary name, synced, renamed, the directory synced. Call it when due
+    // Replaces the file by `record`: written under a temporary name, synced, renamed, the directory synced. Call it when due
     // and when the run ends. Throws Error{io_failed} with the file and the reason when the disk is full or the directory is gone;
-    // the former run.h5 is then left whole and the temporary file removed.
+    // the former one is then left whole and the temporary file removed.
     void write(const RunRecord& record);
 
     // True when one more write as dear as the last keeps all writing since construction within 1 % of the time. The first write

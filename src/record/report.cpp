@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "record/chain.hpp"
 #include "record/hdf5_image.hpp"
 #include "record/overlap_report.hpp"
 #include "record/record_reader.hpp"
@@ -242,6 +243,7 @@ std::string run_summary(const RunRecord& record) {
                     format_number_of(static_cast<std::int64_t>(hosts.size()), "host"), hosts.empty() ? "" : *hosts.begin(),
                     hosts.size() > 1 ? ", ..." : "");
     text += fmt::format("  command    {}\n", record.command);
+    if (!record.continues.empty()) text += fmt::format("  continues  {}, after step {}\n", record.continues, record.continues_after);
     text += model_line(record.config_yaml);
     text += fmt::format("  grid       dp {}, tp {}, pp {}, sp {}\n", grid("dp"), grid("tp"), grid("pp"), grid("sp"));
     text += outcome(record, input) + loss_lines(record) + speed_line(record);
@@ -252,7 +254,7 @@ std::string run_summary(const RunRecord& record) {
 
 std::string inspect_record(const std::filesystem::path& path) {
     std::error_code ignored;
-    const std::filesystem::path file = std::filesystem::is_directory(path, ignored) ? path / "run.h5" : path;
+    const std::filesystem::path file = std::filesystem::is_directory(path, ignored) ? newest_record(path) : path;
     if (!std::filesystem::exists(file, ignored))
         throw Error(Exit::refused, fmt::format("inspect: {}: there is no run record here", file.string()));
     if (const Hdf5ImageReader image(file.string(), read_file(file)); image.exists("/trace"))

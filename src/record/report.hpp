@@ -23,7 +23,8 @@ std::string model_line(const std::string& config_yaml);
 // Everything above with grid, losses and speed: the end of a run.
 std::string run_summary(const RunRecord& record);
 
-// The summary of the record at `path`, a run.h5 or the directory that holds one; or of a trace.h5. Needs no MPI. Throws Error{io_failed} for a
+// The summary of the record at `path`, a run.h5 or the directory that holds one (of several, the newest); or of a trace.h5. Needs no MPI.
+// Throws Error{io_failed} for a
 // damaged file and Error{refused} where there is none.
 std::string inspect_record(const std::filesystem::path& path);
 

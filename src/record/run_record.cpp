@@ -44,6 +44,14 @@ void RunRecord::add_step(const StepRow& row, const std::vector<double>& seconds,
     }
 }
 
+void RunRecord::add_to_last_step(std::size_t category, const std::vector<double>& seconds) {
+    require(seconds.size() == coordinates.size() && category < categories.size(), "seconds of each rank, in a category");
+    if (steps.empty()) return;
+    const std::size_t first = time_seconds.size() - coordinates.size() * categories.size();
+    for (std::size_t rank = 0; rank < seconds.size(); ++rank) time_seconds[first + rank * categories.size() + category] += seconds[rank];
+    steps.back().seconds += seconds[0];
+}
+
 void RunRecord::check_shapes() const {
     const auto sized = [](const char* table, std::size_t has, std::size_t needs, bool may_be_empty) {
         if (!(may_be_empty && has == 0))

@@ -77,12 +77,21 @@ struct RunRecord {
     std::int64_t exit_code = still_running;      // of the job; still_running until it is known
     bool complete = false;                       // all steps done
 
+    // Where the run has begun: with a checkpoint, after that step. `continues`: the record of this directory that tells of the steps up to there,
+    // else the checkpoint's folder; "": the run has begun with its first step.
+    std::string continues;
+    std::int64_t continues_after = 0;
+
     std::int64_t ranks() const { return static_cast<std::int64_t>(coordinates.size()); }
 
     // Appends a step, its [rank, category] seconds, and by rank what its moves took: wire_busy by axis, wire_exposed by axis, compute_beside,
     // compute_alone. Requires ranks() · categories.size() and ranks() · move_cells() of them.
     void add_step(const StepRow& row, const std::vector<double>& seconds, const std::vector<double>& moves);
     std::size_t move_cells() const { return 2 * wire_axes.size() + 2; }
+
+    // Adds each rank's `seconds` of what followed the last step and belongs to it, a checkpoint's, to its row and to that category. Nothing where
+    // there is no step.
+    void add_to_last_step(std::size_t category, const std::vector<double>& seconds);
 
     // Programmer's check that every table has the shape its neighbours imply. The tables of memory, wire and copies may be empty as
     // long as nothing was measured (a run that ends early); they are written as zeros then.

@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 #include "comm/agree.hpp"
 #include "compile/verify.hpp"
+#include "config/difference.hpp"
 #include "cpu/gemm.hpp"
 #include "ir/print.hpp"
 #include "ir/table.hpp"
@@ -26,22 +27,37 @@ namespace {
 constexpr int own_threads = 3;  // beside the OpenMP team: the engine's progress thread, the loader and the watchdog
 constexpr int training_number = 0, evaluation_number = 1;  // of the programs
 
+OutputUse output_use(const Config& config, const Start& start) {
+    OutputUse use;
+    use.overwrite = config.output.overwrite;
+    use.resumes = start.resumes;
+    use.own = start.own;
+    use.same_model = [&config](const std::string& former) {
+        const std::vector<Difference> all = differences(former, config);
+        return std::none_of(all.begin(), all.end(), [](const Difference& d) { return d.must_match; });
+    };
+    return use;
+}
+
 }  // namespace
 
 Session::Session(World& w, const Arguments& arguments) : world(w) {
     read_input(arguments);
     grid = grid_of(config);
     coordinate = grid.coordinate(world.rank());
-    together(world, [&] { data = open_data(config); });
+    start = find_start(world, config);
+    together(world, [&] { data = open_data(config, start.data()); });
     compile_programs();
+    together(world, [&] { if (start.checkpoint) check_model(*start.checkpoint, program()); });
     check_memory(arguments);
-    const std::string replaced =
-        on_first_rank(world, [&] { return check_output(config.output.directory, config.output.overwrite, to_yaml(config)); });
+    const std::string replaced = on_first_rank(world, [&] { return check_output(config.output.directory, output_use(config, start)); });
     if (!replaced.empty()) warnings.push_back(replaced);
     describe(arguments);
     take_memory();
+    load_state();
+    notes.insert(notes.begin(), start.notes.begin(), start.notes.end());
     // Last, so that a run that cannot begin leaves what an earlier one has left.
-    on_first_rank(world, [&] { output_lock_ = create_output(config.output.directory, config.output.overwrite); return std::string(); });
+    on_first_rank(world, [&] { create_directories(); return std::string(); });
 }
 
 void Session::read_input(const Arguments& arguments) {
@@ -166,6 +182,7 @@ void Session::describe(const Arguments& arguments) {
         notes.push_back("comm.staleness 1: an update uses the gradients of the step before, and so does the norm that is told; the first updates "
                         "nothing");
     for (const std::string& line : data.warnings) warnings.push_back(line);
+    for (const std::string& line : start.warnings) warnings.push_back(line);
 }
 
 // Each rank goes through its own program alone and rank 0 gets all rows, so a rank has no more to do in a larger job.
@@ -270,6 +287,23 @@ void Session::describe_engine() {
     record.reserved = world.gather(std::span<const std::int64_t>(reserved));
     record.huge_pages = world.gather(std::span<const std::int64_t>(huge));
     record.shared = world.gather(std::span<const std::int64_t>(&groups.mapped, 1));
+}
+
+void Session::load_state() {
+    if (!start.checkpoint) return;
+    LoadSettings settings;
+    settings.hints = config.checkpoint.hints;
+    note_loaded(start, load(world, *start.checkpoint, program(), coordinate, *arena_, settings), program());
+}
+
+void Session::create_directories() {
+    const OutputUse use = output_use(config, start);
+    output_lock_ = create_output(config.output.directory, use);
+    for (const std::string& said : clear_checkpoints(config, start)) warnings.push_back(said);
+    const std::string folder = start.checkpoint ? start.checkpoint->folder.string() : "";
+    if (use.goes_on()) record_place = continue_record(record, config.output.directory, start.point.step, folder);
+    else record.continues = folder, record.continues_after = start.point.step;
+    if (!record_place.note.empty()) notes.push_back(record_place.note);
 }
 
 std::string Session::line(int rank, const Origin& origin) const {

@@ -7,10 +7,12 @@
 #include "data/loader.hpp"
 #include "model/model.hpp"
 #include "plan/plan.hpp"
+#include "record/chain.hpp"
 #include "record/output_directory.hpp"
 #include "record/run_record.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/state.hpp"
+#include "train/resume.hpp"
 
 #include <optional>
 
@@ -20,12 +22,14 @@ struct Arguments {
     std::string command;                  // as given, for the record
     std::string input;                    // path of the input file, "-" for standard input
     std::vector<std::string> overrides;   // "section.key=value"
+    double begun = 0;                     // when the process began, on now()
 };
 
 class Session {
   public:
-    // Collective over all ranks. Reads and checks the input on rank 0, opens the data, compiles, verifies the programs of the whole grid on
-    // rank 0, makes sure that they fit, and only then creates the output directory and takes the memory. Throws SharedError.
+    // Collective over all ranks. Reads and checks the input on rank 0, looks for the checkpoint to go on from, opens the data, compiles, verifies the
+    // programs of the whole grid on rank 0, makes sure that they fit, and only then takes the memory, loads, and creates the output directory.
+    // Throws SharedError.
     Session(World&, const Arguments&);
 
     World& world;
@@ -33,10 +37,12 @@ class Session {
     Config config;
     Grid grid;
     Coordinate coordinate;
+    Start start;
     Data data;
     Compiled training;
     std::optional<Compiled> evaluation;          // if the run evaluates
     RunRecord record;                            // what is known before the first step; rank 0's is written
+    RecordPlace record_place;                    // where
     std::vector<std::string> wire_axes;
 
     const Program& program() const { return training.programs[static_cast<std::size_t>(coordinate[Axis::pp])]; }
@@ -63,6 +69,8 @@ class Session {
     void open_file(std::int64_t bytes);          // of the nvme tier
     void make_executors(const EngineOptions& engine);
     void describe_engine();                      // of the record, what the engine has taken and given
+    void load_state();
+    void create_directories();                   // and the record's place in them
 
     Job job_;
     std::unique_ptr<OutputLock> output_lock_;    // rank 0's

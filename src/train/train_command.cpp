@@ -12,8 +12,9 @@ namespace quadrille {
 namespace {
 
 // Every rank has the same words, and so the same complaint.
-Arguments arguments_of(int argc, char** argv, const Words& words) {
+Arguments arguments_of(int argc, char** argv, const Words& words, double begun) {
     Arguments a;
+    a.begun = begun;
     for (int i = 0; i < argc; ++i) a.command += (i ? " " : "") + std::string(argv[i]);
     for (const std::string& w : words) {
         if (w.size() > 1 && w[0] == '-') throw SharedError(Exit::refused, fmt::format("train: unknown option {}; {}", w, form("train")));
@@ -45,8 +46,8 @@ Exit close_after(Trainer& trainer, const World& world, const SharedError& failur
     return failure.exit();
 }
 
-Exit run(Session& session) {
-    Trainer trainer(session);
+Exit run(Session& session, const Arguments& arguments) {
+    Trainer trainer(session, arguments.begun);
     try {
         const Exit exit = trainer.run();
         trainer.close(exit);
@@ -62,7 +63,7 @@ Exit train(World& world, const Arguments& arguments) {
     if (const auto seconds = session.config.comm.watchdog; seconds > 0 && world.size() > 1)
         watchdog.emplace(world, static_cast<double>(seconds), [&session](int rank, const Origin& at) { return session.line(rank, at); });
     try {
-        return run(session);
+        return run(session, arguments);
     } catch (const SharedError&) {
         throw;
     } catch (const std::exception& e) {  // here, where the memory that messages in flight arrive in is still there, and no engine ends
@@ -73,10 +74,11 @@ Exit train(World& world, const Arguments& arguments) {
 }  // namespace
 
 int train_command(int argc, char** argv, const Words& words) {
+    const double begun = now();
     World world(&argc, &argv);
     refuse_singletons(world);
     try {
-        return static_cast<int>(train(world, arguments_of(argc, argv, words)));
+        return static_cast<int>(train(world, arguments_of(argc, argv, words, begun)));
     } catch (const SharedError& e) {
         if (world.rank() == 0) say(e.what());
         return static_cast<int>(e.exit());

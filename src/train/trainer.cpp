@@ -9,14 +9,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <type_traits>
 
 namespace quadrille {
 namespace {
-
-constexpr std::int64_t traced_steps = 10;
-constexpr std::int64_t timed_memory_step = 2;  // whose memory is told over time: the first one pays for beginnings
 
 // Copies this rank's part of a microbatch's input out of its rows of the step's batch.
 void copy_input(const Batch& batch, const SequenceBlock& block, const LoadRequest& r) {
@@ -34,40 +29,6 @@ void copy_input(const Batch& batch, const SequenceBlock& block, const LoadReques
         case Input::mask: return copy(batch.mask, static_cast<std::uint8_t*>(r.to));
         case Input::positions: require(false, "train: positions are no input of the batch");
     }
-}
-
-// Every rank's rows of plain data, on rank 0; elsewhere nothing. Collective.
-template <class Row>
-std::vector<std::vector<Row>> gather_rows(World& world, const std::vector<Row>& rows) {
-    static_assert(std::is_trivially_copyable_v<Row>);
-    std::string bytes(rows.size() * sizeof(Row), '\0');
-    if (!rows.empty()) std::memcpy(bytes.data(), rows.data(), bytes.size());
-    std::vector<std::vector<Row>> all;
-    for (std::string& b : world.gather(bytes)) {
-        all.emplace_back(b.size() / sizeof(Row));
-        if (!b.empty()) std::memcpy(all.back().data(), b.data(), b.size());
-        b = std::string();  // gigabytes in a large job: not all of it twice
-    }
-    return all;
-}
-
-// A step's memory by tier and time on this rank's clock: a change happens when the next op of the compute queue begins, else at the end.
-std::vector<TracedMemory> memory_over_time(const StepResult& r, std::int64_t rank) {
-    std::vector<OpEvent> computed;
-    double end = 0;
-    for (const OpEvent& e : r.events) {
-        if (e.queue == 0) computed.push_back(e);
-        end = std::max(end, e.end);
-    }
-    std::vector<TracedMemory> rows;
-    for (std::size_t t = 0; t < tier_count; ++t) {
-        auto next = computed.begin();
-        for (const BytesInUse& use : r.timeline[t]) {
-            while (next != computed.end() && next->op < use.op) ++next;
-            rows.push_back({rank, static_cast<std::int64_t>(t), use.op, next == computed.end() ? end : next->begin, use.books});
-        }
-    }
-    return rows;
 }
 
 // As the record takes them (RunRecord::add_step).
@@ -94,19 +55,16 @@ ConsoleSettings console_settings(const Session& s) {
 
 }  // namespace
 
-Trainer::Trainer(Session& session) : s_(session), console_(console_settings(session)), writer_(session.config.output.directory) {
-    if (s_.config.train.precision == Precision::fp16) loss_scale_.emplace(s_.config.loss_scale);
+Trainer::Trainer(Session& session, double begun)
+    : s_(session), console_(console_settings(session)), writer_(session.config.output.directory, session.record_place.name), tracing_(session),
+      saves_(session, console_), stop_(session.world, begun, session.config.train.time_limit), first_(session.start.point.step),
+      updates_(session.start.point.updates) {
+    const TrainingPoint& from = s_.start.point;
+    if (s_.config.train.precision == Precision::fp16) loss_scale_.emplace(s_.config.loss_scale, from.loss_scale, from.good_steps);
     for (const std::string& w : s_.warnings) console_.warning(w);
     for (const std::string& n : s_.notes) console_.print(n);
-    trace_.queues = {"compute"};
-    for (const std::string& axis : s_.wire_axes) trace_.queues.push_back(axis);
-    for (const Queue queue : tier_queues) trace_.queues.emplace_back(name_of(queue));
-    for (const Program& p : s_.training.programs) {  // every rank names the ops of all coordinates alike
-        first_label_.push_back(static_cast<std::int64_t>(trace_.ops.size()));
-        if (!s_.config.output.trace) continue;
-        for (const Op& op : p.ops) trace_.ops.push_back(label(p, op));
-        trace_.ops.emplace_back("end");
-    }
+    // Rank 0's record knows, where the run goes on with one.
+    evaluated_ = s_.world.max(s_.record.evaluations.empty() ? 0 : s_.record.evaluations.back().step);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -114,42 +72,53 @@ Trainer::Trainer(Session& session) : s_(session), console_(console_settings(sess
 // ---------------------------------------------------------------------------------------------------------------------
 Exit Trainer::run() {
     const Config& c = s_.config;
-    // Without steps at first: from here on there is a record, whatever happens to the run.
+    // Without new steps at first: from here on there is a record, whatever happens to the run.
     on_first_rank(s_.world, [&] { write_record(); return std::string(); });
-    Loader loader(*s_.data.training, s_.sequences(), 0, c.train.steps, c.data.prefetch);
+    Loader loader(*s_.data.training, s_.sequences(), first_, c.train.steps, c.data.prefetch);
     s_.world.barrier();  // the first step begins on all ranks together
-    double begin = now();
-    for (std::int64_t k = 1; k <= c.train.steps; ++k) {
-        const double wait = now();
-        s_.world.evidence().doing(Doing::reads_data, k, wait);
-        const StepBatch* loaded_batch = nullptr;
-        together(s_.world, [&] { loaded_batch = &loader.next(); });  // a rank whose data is bad ends the job in order
-        const StepBatch& batch = *loaded_batch;
-        const double loaded = now();
-        const double lr = learning_rate(c.optimizer, c.train.steps, k);
-        StepResult r = train_step(k, batch, lr);
-        if (k == 1) {
-            note_memory(r);
-            s_.record.wire_sent = s_.world.gather(std::span<const std::int64_t>(r.sent_bytes));
-            s_.record.copies_moved = s_.world.gather(std::span<const std::int64_t>(r.moved_bytes));
-        }
-        if (c.output.trace && k <= traced_steps) keep_trace(r, k);
-        const double end = now();
-        at(r.time, Category::data) += loaded - wait;
-        at(r.time, Category::other) += (end - begin) - (loaded - wait) - r.seconds;
-        pending_.push_back({{k, r.loss, r.grad_norm, r.clip_factor, lr, scale(), r.tokens, end - begin, 0}, r.time, seconds_of_moves(r),
-                            batch.batch.hash, r.residual2});
-        begin = end;
-        console_.step(pending_.back().row);
-        if (diverged(r, k)) return Exit::diverged;
-        if (k % c.output.log_interval == 0 || k == c.train.steps) flush();
-        if (s_.evaluation && (k % c.evaluation.interval == 0 || k == c.train.steps)) {
-            if (!evaluate(k)) return Exit::diverged;
-            begin = now();
-        }
+    stop_.ask(needed(1));  // a signal may have come while the run was set up
+    if (const auto end = between_steps(first_)) return *end;
+    for (std::int64_t k = first_ + 1; k <= c.train.steps; ++k) {
+        if (!step(k, loader)) return Exit::diverged;
+        if (const auto end = between_steps(k)) return *end;
     }
     s_.record.complete = true;
     return Exit::done;
+}
+
+bool Trainer::step(std::int64_t k, Loader& loader) {
+    const Config& c = s_.config;
+    const double wait = now();
+    s_.world.evidence().doing(Doing::reads_data, k, wait);
+    const StepBatch* batch = nullptr;
+    together(s_.world, [&] { batch = &loader.next(); });  // a rank whose data is bad ends the job in order
+    const double loaded = now();
+    const double lr = learning_rate(c.optimizer, c.train.steps, k);
+    stop_.begin(needed(2));
+    StepResult r = train_step(k, *batch, lr);
+    stop_.end();
+    if (k == first_ + 1) note_first_step(r);
+    if (tracing_.has(k)) tracing_.keep(r, k);
+    const double end = now();
+    at(r.time, Category::data) += loaded - wait;
+    at(r.time, Category::other) += (end - begin_) - (loaded - wait) - r.seconds;
+    pending_.push_back({{k, r.loss, r.grad_norm, r.clip_factor, lr, scale(), r.tokens, end - begin_, 0}, r.time, seconds_of_moves(r),
+                        batch->batch.hash, r.residual2});
+    slowest_ = std::max(slowest_, end - begin_);
+    begin_ = end;
+    console_.step(pending_.back().row);
+    if (diverged(r, k)) return false;
+    if (k % c.output.log_interval == 0 || k == c.train.steps) flush(false);
+    if (k == first_ + 1) stop_.ask(needed(1));  // how long a step takes is known only now
+    return true;
+}
+
+std::optional<Exit> Trainer::between_steps(std::int64_t k) {
+    if (saves_.due(k)) save(k, k == s_.config.train.steps);
+    if (evaluates(k) && !stop_.reason() && !evaluate(k)) return Exit::diverged;
+    if (stop_.reason() && (k < s_.config.train.steps || evaluates(k))) return stop(k);
+    begin_ = now();
+    return {};
 }
 
 StepResult Trainer::train_step(std::int64_t step, const StepBatch& batch, double lr) {
@@ -167,8 +136,8 @@ StepResult Trainer::train_step(std::int64_t step, const StepBatch& batch, double
     in.eps = c.optimizer.eps;
     in.weight_decay = c.optimizer.weight_decay;
     in.load = [&](const LoadRequest& r) { copy_input(batch.batch, block, r); };
-    in.trace = c.output.trace && step <= traced_steps;
-    in.trace_memory = c.output.trace && tells_memory(step);
+    in.trace = tracing_.has(step);
+    in.trace_memory = tracing_.has_memory(step);
     StepResult r = s_.train().run(in);
     r.loss = without_nan_sign(r.loss);
     r.grad_norm = without_nan_sign(r.grad_norm);
@@ -176,8 +145,6 @@ StepResult Trainer::train_step(std::int64_t step, const StepBatch& batch, double
     stepped_ = true;
     return r;
 }
-
-bool Trainer::tells_memory(std::int64_t step) const { return step == std::min(timed_memory_step, s_.config.train.steps); }
 
 // Loss and norm are the same on every rank, so all decide alike.
 bool Trainer::diverged(const StepResult& r, std::int64_t step) {
@@ -213,7 +180,45 @@ bool Trainer::overflowed(std::int64_t step) {
     return true;
 }
 
+// ---- checkpoints and stops ----
+TrainingPoint Trainer::point(std::int64_t step) const {
+    TrainingPoint p;
+    p.step = step;
+    p.updates = updates_;
+    p.sequences = s_.data.training->read_before(step);
+    p.seed = s_.config.train.seed;
+    p.loss_scale = scale();
+    p.good_steps = loss_scale_ ? loss_scale_->good_steps() : 0;
+    p.config_yaml = s_.record.config_yaml;
+    return p;
+}
+
+// The record first, so that it tells of every step that a checkpoint holds. A signal that comes meanwhile stops the run at this step.
+void Trainer::save(std::int64_t step, bool must) {
+    flush(true);
+    const double begin = now();
+    saves_.save(point(step), must);
+    const double seconds = now() - begin;
+    const std::vector<double> all = s_.world.gather(std::span<const double>(&seconds, 1));
+    if (s_.world.rank() == 0) s_.record.add_to_last_step(static_cast<std::size_t>(Category::checkpoint), all);
+    stop_.ask(needed(1));
+}
+
+Exit Trainer::stop(std::int64_t step) {
+    const StopReason why = *stop_.reason();
+    if (saves_.newest() != step) save(step, true);
+    saves_.finish();
+    console_.error(fmt::format("stopped after step {} of {}, because of {}; checkpoint.resume={} goes on from there", step, s_.config.train.steps,
+                               text(why, s_.config.train.time_limit), s_.config.checkpoint.directory));
+    return Exit::stopped;
+}
+
 // ---- evaluation: the mean loss over held-out data, forward only, outside of the steps ----
+// Due at its interval and after the last step; one that a stop has cut off is made up for by the run that goes on.
+bool Trainer::evaluates(std::int64_t step) const {
+    return s_.evaluation && step > 0 && step != evaluated_ && (step % s_.config.evaluation.interval == 0 || step == s_.config.train.steps);
+}
+
 bool Trainer::evaluate(std::int64_t step) {
     const double begin = now();
     const SequenceBlock block = s_.sequences();
@@ -221,18 +226,28 @@ bool Trainer::evaluate(std::int64_t step) {
     Batch batch;
     double loss = 0, tokens = 0;
     for (std::int64_t i = 0; i < s_.data.evaluation_batches; ++i) {
-        s_.world.evidence().doing(Doing::reads_data, step, now());
+        if (stop_.reason()) return true;
+        const double begun = now();
+        s_.world.evidence().doing(Doing::reads_data, step, begun);
         together(s_.world, [&] { s_.data.evaluation->read(i, mine, batch); });
         StepInputs in;
         in.step = step - 1;
         in.load = [&](const LoadRequest& r) { copy_input(batch, block, r); };
+        stop_.begin(needed(2));
         const StepResult r = s_.evaluate().run(in);
-        if (i == 0 && s_.record.evaluations.empty()) note_memory(r);
+        stop_.end();
+        if (i == 0) note_memory(r);
         loss += r.loss * static_cast<double>(r.tokens);
         tokens += static_cast<double>(r.tokens);
+        slowest_ = std::max(slowest_, now() - begun);
     }
-    loss = tokens > 0 ? without_nan_sign(loss / tokens) : 0;
-    s_.record.evaluations.push_back({step, loss, now() - begin});
+    return tell_evaluation(step, loss, tokens, now() - begin);
+}
+
+bool Trainer::tell_evaluation(std::int64_t step, double sum, double tokens, double seconds) {
+    const double loss = tokens > 0 ? without_nan_sign(sum / tokens) : 0;
+    evaluated_ = step;
+    s_.record.evaluations.push_back({step, loss, seconds});
     console_.print(fmt::format("evaluation after step {}: loss {:.4f} over {:.0f} tokens", step, loss, tokens));
     if (std::isfinite(loss) || s_.config.train.on_nan == OnNan::skip) return true;
     console_.error(fmt::format("evaluation after step {}: the loss is {}; stopping, as train.on_nan says", step, loss));
@@ -240,6 +255,12 @@ bool Trainer::evaluate(std::int64_t step) {
 }
 
 // ---- the record ----
+void Trainer::note_first_step(const StepResult& r) {
+    note_memory(r);
+    s_.record.wire_sent = s_.world.gather(std::span<const std::int64_t>(r.sent_bytes));
+    s_.record.copies_moved = s_.world.gather(std::span<const std::int64_t>(r.moved_bytes));
+}
+
 void Trainer::note_memory(const StepResult& r) {
     for (std::size_t t = 0; t < tier_count; ++t)
         if (r.memory[t].bytes > measured_[t].bytes) measured_[t] = r.memory[t];
@@ -254,8 +275,8 @@ void Trainer::write_record() {
     s_.world.evidence().doing(Doing::other, 0, now());
 }
 
-// Rank 0 gets everyone's times of the steps since the last flush, and writes the record when that is due.
-void Trainer::flush() {
+// Rank 0 gets everyone's times of the steps since the last flush, and writes the record when that is due, or must be.
+void Trainer::flush(bool must_write) {
     const Coordinate& c = s_.coordinate;
     const bool counts = c[Axis::tp] == 0 && c[Axis::tq] == 0 && c[Axis::pp] == 0 && c[Axis::sp] == 0;
     for (Pending& p : pending_) {
@@ -269,35 +290,17 @@ void Trainer::flush() {
         if (s_.world.rank() == 0) s_.record.add_step(p.row, times, moves);
     }
     pending_.clear();
-    on_first_rank(s_.world, [&] { if (writer_.due()) write_record(); return std::string(); });
-}
-
-void Trainer::keep_trace(const StepResult& r, std::int64_t step) {
-    const auto shift = [this](std::int64_t rank) { return s_.world.clock_offset(static_cast<int>(rank)) - start_; };
-    const auto first_label = [this](std::int64_t rank) { return first_label_[static_cast<std::size_t>(s_.grid.coordinate(rank)[Axis::pp])]; };
-    for (const std::vector<OpEvent>& events : gather_rows(s_.world, r.events)) {
-        const auto rank = static_cast<std::int64_t>(trace_.blocks.size()) % s_.world.size();
-        TraceBlock block{step, rank, {}};
-        for (const OpEvent& e : events) block.events.push_back({e.queue, first_label(rank) + e.op, e.begin + shift(rank), e.end + shift(rank)});
-        trace_.blocks.push_back(std::move(block));
-    }
-    if (!tells_memory(step)) return;
-    for (const std::vector<TracedMemory>& rows : gather_rows(s_.world, memory_over_time(r, s_.world.rank())))
-        for (TracedMemory m : rows) {
-            m.op += first_label(m.rank);
-            m.time += shift(m.rank);
-            trace_.memory.push_back(m);
-        }
+    on_first_rank(s_.world, [&] { if (must_write || writer_.due()) write_record(); return std::string(); });
 }
 
 void Trainer::close(Exit exit) {
-    flush();
+    flush(false);
     const std::int64_t peak = process_peak();
     s_.record.process_peak = s_.world.gather(std::span<const std::int64_t>(&peak, 1));
     s_.record.exit_code = static_cast<std::int64_t>(exit);
     on_first_rank(s_.world, [&] {
         write_record();
-        if (s_.config.output.trace) write_trace(s_.config.output.directory, trace_);
+        tracing_.write();
         return std::string();
     });
     if (const std::string moves = s_.world.rank() == 0 ? overlap_line(s_.record) : ""; !moves.empty()) console_.print(moves);

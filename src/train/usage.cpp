@@ -15,7 +15,8 @@ constexpr std::array<Subcommand, 4> subcommands = {{
     {"train", "mpirun -n N quadrille train FILE.yaml [section.key=value ...]",
      "Trains the model of the input file on N ranks (jobscripts/launch.sh N starts them with srun or mpirun); one rank needs no launcher. FILE\n"
      "may be -, standard input. An override obeys every rule of the file. Every key with its default: inputs/reference.yaml. The run leaves its\n"
-     "record in output.directory: `quadrille inspect` reads it.\n"},
+     "record in output.directory: `quadrille inspect` reads it. SIGUSR1 to any rank stops it at the next step, after saving: exit code 75, and the\n"
+     "same command goes on.\n"},
     {"plan", "quadrille plan FILE.yaml [section.key=value ...] [--ranks N] [--program] [--json] [--resolved]",
      "Compiles and verifies the programs of the whole grid without running them, on this one core, and prints memory per rank and book, FLOPs,\n"
      "wire bytes, the pipeline's order, and whether it fits device.memory_limit; if not, changes that would (exit 3). The resolved input comes\n"
@@ -60,7 +61,7 @@ std::string usage() {
            "  quadrille SUBCOMMAND --help\n"
            "  quadrille --help | --version\n\n"
            "exit codes: 0 done; 2 refused (usage, input, data, grid); 3 does not fit in memory; 4 training diverged;\n"
-           "5 I/O failed; 6 a rank failed. Every key of the input file: inputs/reference.yaml\n";
+           "5 I/O failed; 6 a rank failed; 75 stopped early, and saved. Every key of the input file: inputs/reference.yaml\n";
 }
 
 }  // namespace quadrille

@@ -39,12 +39,13 @@ def wait_for(condition, seconds):
 
 
 class Running:
-    """A run of INPUT without end, on its own output folder; its record had to be `enough` within 30 s, else RuntimeError."""
+    """A run of INPUT without end, on its own output folder; its record had to be `enough` within 30 s, else RuntimeError. `keep`: goes on there."""
 
-    def __init__(self, trainer, ranks, changes, enough=lambda record: len(record["steps/step"]) > 0, environment=()):
+    def __init__(self, trainer, ranks, changes, enough=lambda record: len(record["steps/step"]) > 0, environment=(), keep=False):
         self.trainer, self.output = trainer, trainer.folder / "run-output"
         (trainer.folder / "run.yaml").write_text(json.dumps(INPUT))
-        shutil.rmtree(self.output, ignore_errors=True)  # an earlier run's record would tell nothing of this one
+        if not keep:
+            shutil.rmtree(self.output, ignore_errors=True)  # an earlier run's record would tell nothing of this one
         arguments = ["train", "run.yaml", "train.steps=1000000", f"output.directory={self.output}", *changes]
         self.process = trainer.start(arguments, ranks, environment)
         begun = wait_for(lambda: self.process.poll() is not None or (self.record() and enough(self.record())), 30)

@@ -15,6 +15,8 @@ import hang  # noqa: E402
 import launcher  # noqa: E402
 import limits  # noqa: E402
 import midrun  # noqa: E402
+import saving  # noqa: E402
+import stops  # noqa: E402
 import storage  # noqa: E402
 import user  # noqa: E402
 from cases import CASES, DIVERGED, DONE, INPUT, REFUSED  # noqa: E402
@@ -162,6 +164,7 @@ PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("
             "limits": limits.CHECKS,
             "kill": [("a killed rank", check_killed_rank), ("killed in the first interval", check_killed_in_first_interval)],
             "hang": hang.CHECKS, "singletons": hang.SINGLETONS,
+            "stops": stops.CHECKS, "saving": saving.CHECKS, "killed": saving.KILL_CHECKS,
             "midrun": midrun.CHECKS, "disk": disk.CHECKS, "launcher": launcher.CHECKS, "user": user.CHECKS,
             "storage": [("70 storage paths", storage.check_paths), ("70 71 storage rows", storage.check_rows),
                         ("rows as measured", storage.check_rows_as_measured),

@@ -1,0 +1,36 @@
+// Where a run begins: afresh, or with a checkpoint that is looked for before anything is allocated. Owns the meaning of checkpoint.resume and what is
+// told of it; whether two inputs fit together config/difference.hpp knows, what is whole the room checkpoint.
+#pragma once
+#include "checkpoint/checkpoint.hpp"
+#include "config/config.hpp"
+#include "data/batch.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace quadrille {
+
+struct Start {
+    std::optional<Checkpoint> checkpoint;      // whose state is loaded
+    bool resumes = false;                      // goes on from it; else it gives the weights alone, under new adapters
+    bool own = false;                          // it lies in this run's checkpoint.directory
+    TrainingPoint point;                       // where the loop begins
+    std::vector<std::string> notes, warnings;  // to be printed, on rank 0
+
+    DataPosition data() const { return {point.step, point.sequences}; }
+};
+
+// Collective over all ranks, which see the same checkpoint or are refused. Throws SharedError{refused} where the path is missing, the model is
+// another, the checkpoint is of a later step than the last, or checkpoints stand in the way of a run that begins afresh; {io_failed} where what was
+// named is damaged.
+Start find_start(const Collectives&, const Config&);
+
+// After loading: says what the checkpoint was without. Moments that begin anew are corrected as such.
+void note_loaded(Start&, const Loaded&, const Program& training);
+
+// Puts the folders of steps out of this run's way, in checkpoint.directory: of a run that goes on, those after its step; else all. They are renamed,
+// or removed where output.overwrite asks for that. Rank 0's. Returns a sentence for each; throws Error{io_failed}.
+std::vector<std::string> clear_checkpoints(const Config&, const Start&);
+
+}  // namespace quadrille

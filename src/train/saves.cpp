@@ -1,0 +1,77 @@
+#include "train/saves.hpp"
+
+#include "base/format.hpp"
+#include "comm/evidence.hpp"
+
+#include <algorithm>
+
+namespace quadrille {
+namespace {
+
+SaveSettings settings_of(const CheckpointConfig& c) {
+    SaveSettings s;
+    s.directory = c.directory;
+    s.hints = c.hints;
+    s.keep = c.keep;
+    s.asynchronous = c.asynchronous;
+    return s;
+}
+
+// fp32 of every parameter, and two moments of those that are trained.
+std::int64_t bytes_of_checkpoint(const Program& program) {
+    std::int64_t bytes = 0;
+    for (const Parameter& p : program.parameters) {
+        std::int64_t elements = 1;
+        for (const std::int64_t extent : p.shape) elements *= extent;
+        bytes += elements * (p.trained ? 12 : 4);
+    }
+    return bytes;
+}
+
+}  // namespace
+
+Saves::Saves(Session& session, Console& console)
+    : s_(session), console_(console),
+      saver_(session.world, settings_of(session.config.checkpoint), session.program(), session.coordinate, session.arena()),
+      bytes_(bytes_of_checkpoint(session.program())) {
+    if (s_.start.resumes && s_.start.own) newest_ = s_.start.point.step;
+    for (const std::string& note : saver_.notes()) console_.print(note);
+}
+
+bool Saves::due(std::int64_t step) const {
+    const std::int64_t interval = s_.config.checkpoint.interval;
+    return interval > 0 && step > 0 && step != newest_ && (step % interval == 0 || step == s_.config.train.steps);
+}
+
+double Saves::seconds_needed() const {
+    constexpr double margin = 1.5, slow_disk = 200e6, ending = 2;  // bytes a second; seconds that the job's end takes
+    const double save = slowest_ > 0 ? slowest_ : static_cast<double>(bytes_) / slow_disk;
+    return ending + margin * save;
+}
+
+void Saves::save(const TrainingPoint& point, bool must) {
+    if (must) finish();
+    s_.world.evidence().doing(Doing::saves, point.step, now());
+    if (saver_.save(point)) newest_ = point.step;
+    else
+        console_.print(fmt::format("checkpoint: that of step {} is left out, for the one before it is still being written; checkpoint.interval {} is "
+                                   "shorter than a save takes", point.step, s_.config.checkpoint.interval));
+    s_.world.evidence().doing(Doing::other, 0, now());
+    tell_saved();
+    if (must) finish();
+}
+
+void Saves::finish() {
+    saver_.finish();
+    tell_saved();
+}
+
+void Saves::tell_saved() {
+    for (const Saved& saved : saver_.saved()) {
+        slowest_ = std::max(slowest_, saved.seconds);
+        bytes_ = saved.bytes;
+        console_.print(fmt::format("checkpoint: {}, {} in {}", saved.folder.string(), format_bytes(saved.bytes), format_seconds(saved.seconds)));
+    }
+}
+
+}  // namespace quadrille

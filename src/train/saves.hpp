@@ -1,0 +1,38 @@
+// The checkpoints of a run: when one is due, how long one takes, and what is said of it. How one is written is the room checkpoint's.
+#pragma once
+#include "checkpoint/saver.hpp"
+#include "record/console.hpp"
+#include "train/session.hpp"
+
+namespace quadrille {
+
+class Saves {
+  public:
+    // Collective over all ranks, as are save and finish. Both must outlive it.
+    Saves(Session&, Console&);
+
+    // At every checkpoint.interval steps, and after the last one.
+    bool due(std::int64_t step) const;
+    // The step whose checkpoint stands in checkpoint.directory, saved by this run or where it has begun; -1: none.
+    std::int64_t newest() const { return newest_; }
+    // Seconds that a save will take: what the slowest so far took and half as much again, or an estimate from its bytes.
+    double seconds_needed() const;
+
+    // Saves the state between two steps. Where a save behind training is under way it says that this one is left out, or with `must` waits for it.
+    // Throws SharedError{io_failed}.
+    void save(const TrainingPoint&, bool must);
+    // Waits for what is under way. Throws likewise.
+    void finish();
+
+  private:
+    void tell_saved();
+
+    Session& s_;
+    Console& console_;
+    Saver saver_;
+    std::int64_t newest_ = -1;
+    std::int64_t bytes_ = 0;   // of one, about
+    double slowest_ = 0;       // seconds
+};
+
+}  // namespace quadrille

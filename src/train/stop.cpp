@@ -1,0 +1,116 @@
+#include "train/stop.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <limits>
+
+#include <unistd.h>
+
+namespace quadrille {
+namespace {
+
+constexpr int stop_signals[] = {SIGTERM, SIGUSR1};
+constexpr std::int64_t same_signal_ns = 5'000'000'000;
+
+// What the handler leaves: a handler reaches nothing but what is static.
+std::atomic<int> noted_signal{0};
+std::atomic<std::int64_t> noted_at{0};  // ns of the steady clock
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
+
+extern "C" void note_signal(int signal) {
+    const int saved = errno;
+    timespec t{};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const std::int64_t now = std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+    std::int64_t first = 0;
+    if (!noted_at.compare_exchange_strong(first, now) && now - first > same_signal_ns) _exit(128 + signal);
+    int none = 0;
+    noted_signal.compare_exchange_strong(none, signal);
+    errno = saved;
+}
+
+void set_handlers(void (*handler)(int)) {
+    struct sigaction action {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;  // what waits in the system goes on
+    sigemptyset(&action.sa_mask);
+    for (const int signal : stop_signals) sigaddset(&action.sa_mask, signal);
+    for (const int signal : stop_signals) sigaction(signal, &action, nullptr);
+}
+
+void mask_signals(int how) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : stop_signals) sigaddset(&set, signal);
+    sigprocmask(how, &set, nullptr);
+}
+
+// A reason as one number, of which the largest counts: a signal before a limit, then the lowest rank. 0: none.
+constexpr std::int64_t ranks_end = std::int64_t{1} << 31;
+std::int64_t packed(const StopReason& r) {
+    return ((static_cast<std::int64_t>(r.kind) + 1) * 256 + r.signal) * ranks_end + (ranks_end - 1 - r.rank);
+}
+StopReason unpacked(std::int64_t number) {
+    const std::int64_t what = number / ranks_end;
+    return {static_cast<StopReason::Kind>(what / 256 - 1), static_cast<int>(ranks_end - 1 - number % ranks_end), static_cast<int>(what % 256)};
+}
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+void hold_signals() { mask_signals(SIG_BLOCK); }
+
+void handle_signals() {
+    set_handlers(note_signal);
+    mask_signals(SIG_UNBLOCK);
+}
+
+void release_signals() { mask_signals(SIG_UNBLOCK); }
+
+std::string text(const StopReason& r, double time_limit) {
+    switch (r.kind) {
+        case StopReason::Kind::time_limit: return fmt::format("train.time_limit {} s", time_limit);
+        case StopReason::Kind::slurm_end: return fmt::format("the end of the Slurm job (SLURM_JOB_END_TIME of rank {})", r.rank);
+        case StopReason::Kind::signal: break;
+    }
+    return fmt::format("{}, which rank {} got", r.signal == SIGUSR1 ? "SIGUSR1" : "SIGTERM", r.rank);
+}
+
+std::optional<double> seconds_of_job() {
+    const char* end = std::getenv("SLURM_JOB_END_TIME");
+    if (!end || !*end) return {};
+    char* rest = nullptr;
+    const long long seconds = std::strtoll(end, &rest, 10);
+    if (*rest != '\0') return {};
+    timespec t{};
+    clock_gettime(CLOCK_REALTIME, &t);
+    const double left = static_cast<double>(seconds) - (static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec));
+    return left > 0 ? std::optional(left) : std::nullopt;  // the end of a job that is over is not this one's
+}
+
+Stop::Stop(const World& world, double begun, double time_limit)
+    : ballot_(world), rank_(world.rank()), time_limit_at_(time_limit > 0 ? begun + time_limit : never), slurm_end_at_(never) {
+    // Once: from here on the steady clock counts, which nobody sets.
+    if (const auto left = seconds_of_job()) slurm_end_at_ = now() + *left;
+}
+
+std::int64_t Stop::wish(double needed) const {
+    if (reason_) return packed(*reason_);
+    if (const int signal = noted_signal.load(); signal != 0) return packed({StopReason::Kind::signal, rank_, signal});
+    const double earliest = now() + needed;
+    if (earliest > slurm_end_at_) return packed({StopReason::Kind::slurm_end, rank_, 0});
+    if (earliest > time_limit_at_) return packed({StopReason::Kind::time_limit, rank_, 0});
+    return 0;
+}
+
+void Stop::begin(double needed) { ballot_.begin(wish(needed)); }
+
+void Stop::end() {
+    if (const std::int64_t largest = ballot_.end(); largest != 0) reason_ = unpacked(largest);
+}
+
+}  // namespace quadrille

@@ -1,0 +1,177 @@
+"""Saves that fail, and ranks that die while every step is saved: what was saved before stays whole, and the next start goes on from it."""
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+from trainer import Trainer, numpy, read_record, show
+
+from cases import DONE, INPUT, IO_FAILED
+from midrun import ours
+from processes import ranks_of
+from stops import checkpoints
+
+KILLS = int(os.environ.get("QUADRILLE_KILLS", "4"))
+STEPS = 40
+SAVES = ["grid.dp=2", f"train.steps={STEPS}", "checkpoint.interval=1"]
+
+
+def killed_at_random(trainer):
+    """kill -9 of a random rank at a random moment of a run that saves every step, time and again: every restart goes on, bit for bit.
+
+    QUADRILLE_KILLS sets how often, QUADRILLE_SEED the moments.
+    """
+    seed = int(os.environ.get("QUADRILLE_SEED", time.time_ns() % 10**9))
+    print(f"seed {seed}, {KILLS} kills")
+    chance = random.Random(seed)
+    straight = trainer.train(INPUT, 2, ["grid.dp=2", f"train.steps={STEPS}"], seconds=120)
+    losses = read_record(straight.output)["steps/loss"]
+    output, complaints, kills, newest, begun = trainer.folder / "killed", [], 0, 0, 0
+    while not complaints:
+        process = trainer.start(["train", "run.yaml", f"output.directory={output}", *SAVES], 2)
+        if kills < KILLS:
+            time.sleep(chance.uniform(0.2, 3))  # the moment is what is tested, start-up among them
+            ranks = ranks_of(trainer, output)
+            if len(ranks) == 2:
+                os.kill(chance.choice(ranks), signal.SIGKILL)
+                kills += 1
+        stdout, stderr = process.communicate(timeout=120)
+        after = re.search(r"resume: goes on after step (\d+)", stdout)
+        if newest and (not after or int(after[1]) < newest):
+            complaints.append(f"step {newest} was saved, yet it went on after {after and after[1]}\n{stdout[-1000:]}\n{stderr[-2000:]}")
+        begun = int(after[1]) if after else 0
+        steps = checkpoints(output)[0]
+        newest = steps[-1] if steps else 0
+        if newest < begun or "passed over" in stderr:
+            complaints.append(f"it began after step {begun}, and now there are {steps}\n{stderr[-2000:]}")
+        if process.returncode == DONE:
+            record = read_record(output)
+            if not numpy.array_equal(record["steps/loss"], losses) or checkpoints(output)[1]:
+                complaints.append(f"after {kills} kills: {record['steps/loss']}\nstraight: {losses}\n{checkpoints(output)}")
+            if kills >= KILLS:
+                return complaints
+            shutil.rmtree(output)  # it came to its end first: anew
+            newest = 0
+    return complaints
+
+
+def ends_with_io_failed(trainer, prepare, *words):
+    """Complaints unless a run that has saved, and then cannot, ends with exit 5 and one line, the former checkpoint whole and nothing left behind.
+
+    `prepare(folder)` breaks checkpoint.directory and returns what mends it.
+    """
+    saved = trainer.folder / "saved"
+    first = trainer.train(INPUT, 2, ["grid.dp=2", "train.steps=2", "checkpoint.interval=2", f"checkpoint.directory={saved}", "output.overwrite=true",
+                                     "checkpoint.resume=none"])
+    if first.exit_code != DONE:
+        return [show(first)]
+    mend = prepare(saved)
+    try:
+        result = trainer.train(INPUT, 2, ["grid.dp=2", "train.steps=6", "checkpoint.interval=2", f"checkpoint.directory={saved}"])
+    finally:
+        mend()
+    complaints = []
+    said = ours(result.stderr)
+    if result.exit_code != IO_FAILED or len(said) != 1 or any(word not in said[0] for word in words) or "MPI_ABORT" in result.stderr:
+        complaints.append(f"exit {IO_FAILED} and one line that says {words} were due\n{show(result)}")
+    names = sorted(path.name for path in saved.iterdir())
+    if names != ["step-00000002"]:
+        complaints.append(f"the folder holds {names}")
+    again = trainer.train(INPUT, 2, ["grid.dp=2", "train.steps=6", "checkpoint.interval=2", f"checkpoint.directory={saved}"])
+    if again.exit_code != DONE or "after step 2 of 6" not in again.stdout:
+        complaints.append(f"it does not go on afterwards\n{show(again)}")
+    return complaints
+
+
+def full_disk(trainer):
+    """A disk that is full in mid save, here a file system of its own size."""
+    place = trainer.folder / "small"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=14m", "tmpfs", place], capture_output=True, check=False).returncode:
+        return "skipped: no file system may be mounted here"
+    try:
+        return on_small_disk(trainer, place)
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def on_small_disk(trainer, place):
+    (trainer.folder / "saved").symlink_to(place)
+
+    def fill(folder):
+        filler = place / "filler"
+        room = shutil.disk_usage(place).free
+        filler.write_bytes(bytes(max(0, room - 300_000)))
+        return filler.unlink
+
+    return ends_with_io_failed(trainer, fill, "saved", "No space left on device")
+
+
+def read_only(trainer):
+    """A directory that has become read-only: for an ordinary user by its mode, for root by a mount."""
+    def protect(folder):
+        if os.geteuid() != 0:
+            folder.chmod(0o555)
+            return lambda: folder.chmod(0o755)
+        subprocess.run(["mount", "--bind", folder, folder], check=True, capture_output=True)
+        subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True, capture_output=True)
+        return lambda: subprocess.run(["umount", "-l", folder], check=True)
+
+    try:
+        return ends_with_io_failed(trainer, protect, "saved")
+    except subprocess.CalledProcessError:
+        return "skipped: nothing may be mounted here"
+
+
+def vanished(trainer):
+    """A directory that another program removes, with all in it, and puts a file in its place: the next save says so."""
+    (trainer.folder / "run.yaml").write_text(json.dumps(INPUT))
+    output, saved = trainer.folder / "run-output", trainer.folder / "saved"
+    process = trainer.start(["train", "run.yaml", "train.steps=1000000", "checkpoint.interval=1", f"checkpoint.directory={saved}",
+                             f"output.directory={output}", "grid.dp=2"], 2)
+    end = time.monotonic() + 60
+    while not list(saved.glob("step-*")) and time.monotonic() < end:
+        time.sleep(0.02)
+    while process.poll() is None and not saved.is_file() and time.monotonic() < end:
+        try:
+            saved.rename(trainer.folder / f"gone-{time.monotonic_ns()}")
+            pathlib.Path(saved).touch(exist_ok=False)
+        except OSError:
+            pass  # made anew in between
+    _, stderr = process.communicate(timeout=60)
+    said = ours(stderr)
+    if process.returncode != IO_FAILED or len(said) != 1 or "saved" not in said[0]:
+        return [f"exit {process.returncode}, said {said}; exit {IO_FAILED} and one line were due\n{stderr}"]
+    return []
+
+
+def seen_by_one_rank(trainer):
+    """47: a checkpoint on a disk that only rank 0 sees: refused on all ranks, by path and by auto, with nothing written."""
+    saved = trainer.folder / "saved"
+    arguments = ["grid.dp=2", f"checkpoint.directory={saved}", "train.steps=2", "checkpoint.interval=2"]
+    first = trainer.train(INPUT, 2, arguments)
+    if first.exit_code != DONE:
+        return [show(first)]
+    script = trainer.folder / "hidden.sh"
+    script.write_text(f'#!/bin/sh\n[ "${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-0}}}}" = 1 ] || exec {trainer.binary} "$@"\n'
+                      f'exec unshare -m sh -c \'mount -t tmpfs tmpfs {saved} && exec "$@"\' sh {trainer.binary} "$@"\n')
+    script.chmod(0o755)
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", saved], capture_output=True, check=False).returncode:
+        return "skipped: no file system may be mounted here"
+    hiding, complaints = Trainer(script, trainer.environment.get("MPIRUN"), trainer.folder), []
+    for change in (f"checkpoint.resume={saved / 'step-00000002'}", f"checkpoint.resume={saved}", "checkpoint.resume=auto"):
+        result = hiding.train(INPUT, 2, [*arguments[:2], "train.steps=4", change])
+        said = ours(result.stderr)
+        if result.exit_code != 2 or len(said) != 1 or "saved" not in said[0] or not re.search("rank|all", said[0]):
+            complaints.append(f"{change}: exit 2 and one line were due\n{show(result)}")
+    return complaints
+
+
+KILL_CHECKS = [("kill -9 at random", killed_at_random)]
+CHECKS = [("full disk", full_disk), ("read-only directory", read_only), ("vanished directory", vanished),
+          ("47 a checkpoint that one rank sees", seen_by_one_rank)]
