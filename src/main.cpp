@@ -1,16 +1,21 @@
-// The subcommands, the exit codes, who answers to signals, and how long OpenMP spins. Nothing else.
+// The subcommands, the exit codes, who answers to signals, what becomes of output that is lost, and how long OpenMP spins. Nothing else.
 #include "base/error.hpp"
+#include "base/say.hpp"
 #include "record/version.hpp"
 #include "train/commands.hpp"
 #include "train/launcher.hpp"
 #include "train/stop.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include <unistd.h>
 
@@ -43,6 +48,23 @@ int run(int argc, char** argv) {
     throw Error(Exit::refused, (command.empty() ? "which command?" : "'" + command + "' is no command") + std::string("\n\n") + usage());
 }
 
+// What a command prints is its result, and to lose it is to fail. Of train the result is the record.
+int deliver(int argc, char** argv) {
+    const bool prints_result = argc < 2 || std::strcmp(argv[1], "train") != 0;
+    std::string reason;
+    try {
+        const int code = run(argc, argv);
+        errno = 0;
+        if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+        if (!prints_result) return code;
+        reason = errno != 0 ? std::strerror(errno) : "not all of it was taken";
+    } catch (const std::system_error& e) {
+        if (!prints_result || !std::ferror(stdout)) throw;
+        reason = e.code().message();
+    }
+    throw Error(Exit::io_failed, "standard output: " + reason);
+}
+
 // OpenMP's barriers spin, by default for milliseconds; where ranks share cores, that is the time of the rank waited for. The runtime reads
 // its settings when it is loaded, before main, so the program starts itself once more with a short spin, unless the user has chosen.
 void shorten_spinning(char** argv) {
@@ -64,7 +86,7 @@ void shorten_spinning(char** argv) {
         failure = failure_of(e);
     } catch (...) {
     }
-    std::fprintf(stderr, "quadrille: %s\n", failure.message.c_str());
+    say(failure.message);
     std::_Exit(static_cast<int>(failure.exit));
 }
 
@@ -72,12 +94,13 @@ void shorten_spinning(char** argv) {
 
 int main(int argc, char** argv) {
     hold_signals();
+    std::signal(SIGXFSZ, SIG_IGN);  // at the limit of a file's size (ulimit -f) a write then fails, and is told of like any other
     shorten_spinning(argv);
     if (argc > 1 && std::string_view(argv[1]) == "train") handle_signals();
     else release_signals();
     std::set_terminate(end_by_what_was_thrown);
     try {
-        return run(argc, argv);
+        return deliver(argc, argv);
     } catch (const std::exception& e) {
         const Failure failure = failure_of(e);
         complain(failure);

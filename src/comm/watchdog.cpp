@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/say.hpp"
 #include "comm/evidence_pages.hpp"
 
 namespace quadrille {
@@ -214,7 +215,7 @@ void Watchdog::look_at_neighbour() {
 }
 
 void Watchdog::speak(const std::string& text) {
-    if (world_.speaks_first()) fmt::print(stderr, "quadrille: {}\n", text);
+    if (world_.speaks_first()) say(text);
     std::thread([] {
         std::this_thread::sleep_for(time_to_abort);
         std::_Exit(static_cast<int>(Exit::rank_failed));

@@ -11,6 +11,7 @@
 #include <limits>
 #include <thread>
 
+#include "base/say.hpp"
 #include "comm/evidence_pages.hpp"
 
 namespace quadrille {
@@ -59,8 +60,7 @@ void World::refuse_threads(int provided) {
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 0)
-        fmt::print(stderr, "quadrille: MPI_THREAD_MULTIPLE (level {}) is needed, but {} offers level {}\n", static_cast<int>(MPI_THREAD_MULTIPLE),
-                   name, provided);
+        say(fmt::format("MPI_THREAD_MULTIPLE (level {}) is needed, but {} offers level {}", static_cast<int>(MPI_THREAD_MULTIPLE), name, provided));
     MPI_Barrier(MPI_COMM_WORLD);  // a launcher ends the job once one rank has: not before the first has spoken
     MPI_Finalize();
     throw Error(Exit::refused, "");

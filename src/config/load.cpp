@@ -9,10 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iostream>
-#include <iterator>
+#include <memory>
 #include <optional>
 
 namespace quadrille::input {
@@ -23,33 +22,40 @@ namespace {
 
 constexpr std::size_t largest_input = 16u << 20;  // bytes; more is a wrong file
 
-// A stream to its end, or a little more than largest_input of it.
-std::string read_some(std::istream& stream) {
+// A file to its end, or a little more than largest_input of it. `failure`: why it ended before.
+std::string read_some(std::FILE* file, int& failure) {
     std::string text;
     std::array<char, 1 << 16> block;
-    while (text.size() <= largest_input && (stream.read(block.data(), block.size()), stream.gcount() > 0))
-        text.append(block.data(), static_cast<std::size_t>(stream.gcount()));
+    for (std::size_t n = 1; text.size() <= largest_input && n > 0;) {
+        n = std::fread(block.data(), 1, block.size(), file);
+        if (std::ferror(file) != 0) failure = errno;
+        text.append(block.data(), n);
+    }
     return text;
 }
 
 // The input's text; nothing, with a problem added, where it cannot be read.
 std::optional<std::string> read_input(const std::string& path, Problems& problems) {
     std::string text;
+    int failure = 0;
     if (path == "-") {
-        text = read_some(std::cin);
+        text = read_some(stdin, failure);
     } else {
         std::error_code error;
         if (fs::is_directory(path, error)) {
             problems.add({}, "", "found a folder, allowed: a YAML file");
             return std::nullopt;
         }
-        errno = 0;
-        std::ifstream file(path, std::ios::binary);
+        const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
         if (!file) {
             problems.add({}, "", fmt::format("the input file cannot be opened: {}", std::strerror(errno)));
             return std::nullopt;
         }
-        text = read_some(file);
+        text = read_some(file.get(), failure);
+    }
+    if (failure != 0) {
+        problems.add({}, "", fmt::format("the input cannot be read to its end: {}", std::strerror(failure)));
+        return std::nullopt;
     }
     if (text.size() > largest_input) {
         problems.add({}, "", fmt::format("found more than {} bytes, allowed: an input file", largest_input));

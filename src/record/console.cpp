@@ -1,6 +1,7 @@
 #include "record/console.hpp"
 
 #include "base/format.hpp"
+#include "base/say.hpp"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -44,14 +45,14 @@ void Console::redraw(const std::string& line) {
     winsize window{};
     const bool known = ::ioctl(::fileno(out_), TIOCGWINSZ, &window) == 0 && window.ws_col > 1;
     const std::string seen = line.substr(0, known ? window.ws_col - 1u : 79u);
-    fmt::print(out_, "\r{}\x1b[K", seen);
+    put(fmt::format("\r{}\x1b[K", seen), out_);
     std::fflush(out_);
     drawn_ = true;
 }
 
 void Console::clear_line() {
     if (!drawn_) return;
-    fmt::print(out_, "\r\x1b[K");
+    put("\r\x1b[K", out_);
     std::fflush(out_);
     drawn_ = false;
 }
@@ -59,22 +60,20 @@ void Console::clear_line() {
 void Console::print(const std::string& text) {
     if (!settings_.speaks) return;
     clear_line();
-    fmt::print(out_, "{}\n", text);
+    put(text + "\n", out_);
     std::fflush(out_);
 }
 
 void Console::warning(const std::string& text) {
     if (!settings_.speaks) return;
     clear_line();
-    fmt::print(err_, "quadrille: warning: {}\n", text);
-    std::fflush(err_);
+    say("warning: " + text, err_);
 }
 
 void Console::error(const std::string& text) {
     if (!settings_.speaks) return;
     clear_line();
-    fmt::print(err_, "quadrille: {}\n", text);
-    std::fflush(err_);
+    say(text, err_);
 }
 
 }  // namespace quadrille

@@ -1,4 +1,5 @@
 #include "base/format.hpp"
+#include "base/say.hpp"
 #include "comm/agree.hpp"
 #include "comm/bench.hpp"
 #include "config/numbers.hpp"
@@ -115,7 +116,7 @@ BenchArguments parse(const Words& words) {
 std::vector<StorageRow> storage(const StorageBench& bench) {
     std::vector<std::string> notes;
     auto rows = bench_storage(bench, notes);
-    for (const std::string& note : notes) fmt::print(stderr, "quadrille: {}\n", note);
+    for (const std::string& note : notes) say(note);
     return rows;
 }
 

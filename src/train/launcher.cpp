@@ -1,8 +1,9 @@
 #include "train/launcher.hpp"
 
+#include "base/say.hpp"
+
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <string>
@@ -50,7 +51,7 @@ void complain(const Failure& failure) {
     if (failure.message.empty()) return;
     if (failure.exit == Exit::refused && launched_rank() > 0 && launched_ranks() > 1)
         return std::this_thread::sleep_for(time_to_speak);  // a launcher may end the job once one rank has
-    fmt::print(stderr, "quadrille: {}\n", failure.message);
+    say(failure.message);
 }
 
 }  // namespace quadrille

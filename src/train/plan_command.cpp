@@ -1,3 +1,4 @@
+#include "base/say.hpp"
 #include "config/load.hpp"
 #include "ir/print.hpp"
 #include "plan/choices.hpp"
@@ -66,7 +67,7 @@ int plan_command(const Words& words) {
     Choices choices{load_config(a.input, a.overrides, job, &warnings), {}};
     if (leaves_open(choices.config)) choices = choose_unseen(choices.config);
     const Config& config = choices.config;
-    for (const std::string& w : warnings) fmt::print(stderr, "quadrille: warning: {}\n", w);
+    for (const std::string& w : warnings) say("warning: " + w);
     if (a.resolved) {
         fmt::print("{}", to_yaml(config));
         return 0;

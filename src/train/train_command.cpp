@@ -1,10 +1,10 @@
+#include "base/say.hpp"
 #include "comm/agree.hpp"
 #include "comm/watchdog.hpp"
 #include "train/commands.hpp"
 #include "train/launcher.hpp"
 #include "train/trainer.hpp"
 
-#include <cstdio>
 #include <optional>
 #include <string_view>
 
@@ -25,13 +25,16 @@ Arguments arguments_of(int argc, char** argv, const Words& words, double begun) 
     return a;
 }
 
-void say(const std::string& message) { fmt::print(stderr, "quadrille: {}\n", message); }
-
-// A failure of one rank alone must end all: the others would wait for it for ever.
+// A failure of one rank alone must end all, whether or not it can be told of: the others would wait for it for ever.
 [[noreturn]] void end_alone(const World& world, const std::exception& e) {
-    const Failure failure = failure_of(e);
-    if (world.speaks_first()) say(fmt::format("rank {}: {}", world.rank(), failure.message));
-    world.abort(failure.exit);
+    Exit exit = Exit::no_memory;
+    try {
+        const Failure failure = failure_of(e);
+        exit = failure.exit;
+        if (world.speaks_first()) say(fmt::format("rank {}: {}", world.rank(), failure.message));
+    } catch (...) {  // no memory for the sentence
+    }
+    world.abort(exit);
 }
 
 // What all ranks have failed of is said first, for closing the record may fail too.

@@ -18,6 +18,7 @@ import midrun  # noqa: E402
 import saving  # noqa: E402
 import stops  # noqa: E402
 import storage  # noqa: E402
+import streams  # noqa: E402
 import user  # noqa: E402
 from cases import CASES, DIVERGED, DONE, INPUT, REFUSED  # noqa: E402
 from processes import Running  # noqa: E402
@@ -166,6 +167,7 @@ PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("
             "hang": hang.CHECKS, "singletons": hang.SINGLETONS,
             "stops": stops.CHECKS, "saving": saving.CHECKS, "killed": saving.KILL_CHECKS,
             "midrun": midrun.CHECKS, "disk": disk.CHECKS, "launcher": launcher.CHECKS, "user": user.CHECKS,
+            "streams": streams.CHECKS,
             "storage": [("70 storage paths", storage.check_paths), ("70 71 storage rows", storage.check_rows),
                         ("rows as measured", storage.check_rows_as_measured),
                         ("70 71 storage runs", functools.partial(storage.check_runs, source=INPUT))]}
