@@ -66,7 +66,7 @@ class Opener {
     void open_held_out(const std::shared_ptr<const TokenSource>& corpus, const Cuts& at);
     std::shared_ptr<const TokenSource> source(const std::vector<std::string>& paths);
     std::shared_ptr<const SampleSet> samples(const std::shared_ptr<const TokenSource>& source, std::int64_t begin, std::int64_t end,
-                                             RaggedEnd ragged, const char* what);
+                                             RaggedEnd ragged, const char* what, const std::vector<std::string>& paths);
     void describe(const char* what, const SampleSet& samples, const std::string& rest);
 
     const Config& config_;
@@ -96,16 +96,20 @@ std::shared_ptr<const TokenSource> Opener::source(const std::vector<std::string>
     auto opened = open_source(data_, paths, config_.model.vocab_size, remarks);
     out_.description.push_back(fmt::format("data: {}, {} file{}, {} tokens in {} bytes", spelling(data_.format), opened->files(),
                                            opened->files() == 1 ? "" : "s", opened->size(), opened->bytes()));
+    for (FileMark& mark : opened->marks()) out_.files.push_back(std::move(mark));
     out_.description.insert(out_.description.end(), remarks.notes.begin(), remarks.notes.end());
     out_.warnings.insert(out_.warnings.end(), remarks.warnings.begin(), remarks.warnings.end());
     return opened;
 }
 
 std::shared_ptr<const SampleSet> Opener::samples(const std::shared_ptr<const TokenSource>& source, std::int64_t begin, std::int64_t end,
-                                                 RaggedEnd ragged, const char* what) {
-    if (end - begin < 2)
-        throw Error(Exit::refused, fmt::format("data: {} has {} token{} of the {} in {}, but 2 or more are needed", what, end - begin,
-                                               end - begin == 1 ? "" : "s", source->size(), data_.train.front()));
+                                                 RaggedEnd ragged, const char* what, const std::vector<std::string>& paths) {
+    if (end - begin < 2) {
+        const auto others = static_cast<std::int64_t>(paths.size()) - 1;
+        const std::string more = others > 0 ? " and " + format_number_of(others, "more file") : "";
+        throw Error(Exit::refused, fmt::format("data: {} has {} of the {} in {}{}, but 2 or more are needed", what,
+                                               format_number_of(end - begin, "token"), source->size(), paths.front(), more));
+    }
     const auto end_of_document = static_cast<std::int32_t>(data_.end_of_document.value_or(-1));
     return std::make_shared<CorpusSamples>(source, begin, end, config_.model.seq_length, ragged, documents_of(data_), end_of_document);
 }
@@ -113,7 +117,7 @@ std::shared_ptr<const SampleSet> Opener::samples(const std::shared_ptr<const Tok
 void Opener::open_files() {
     const auto corpus = source(data_.train);
     const Cuts at = cut(*corpus, data_.split);
-    const auto training = samples(corpus, 0, at.training, RaggedEnd::drop, "training");
+    const auto training = samples(corpus, 0, at.training, RaggedEnd::drop, "training", data_.train);
     out_.training = std::make_shared<BatchReader>(training, SampleOrder::training, config_.train.global_batch_size, data_.shuffle,
                                                   config_.train.seed, begin_);
     const auto epochs = [&](std::int64_t step) {
@@ -134,9 +138,9 @@ void Opener::open_held_out(const std::shared_ptr<const TokenSource>& corpus, con
             if (std::find(data_.train.begin(), data_.train.end(), path) != data_.train.end())
                 out_.warnings.push_back(fmt::format("{}: is both trained on and held out", path));
         const auto other = source(data_.valid);
-        held_out = samples(other, 0, other->size(), RaggedEnd::pad, "data.valid");
+        held_out = samples(other, 0, other->size(), RaggedEnd::pad, "data.valid", data_.valid);
     } else if (data_.split.size() >= 2 && data_.split[1] > 0) {
-        held_out = samples(corpus, at.training, at.validation, RaggedEnd::pad, "the validation part of data.split");
+        held_out = samples(corpus, at.training, at.validation, RaggedEnd::pad, "the validation part of data.split", data_.train);
     }
     if (!held_out) return;
     out_.evaluation = std::make_shared<BatchReader>(held_out, SampleOrder::evaluation, config_.train.global_batch_size);

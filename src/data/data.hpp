@@ -4,6 +4,7 @@
 #pragma once
 #include "config/config.hpp"
 #include "data/batch.hpp"
+#include "data/mapped_file.hpp"
 
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@ struct Data {
     std::int64_t evaluation_batches = 0;            // global batches of one evaluation: evaluation.batches, or fewer if the set ends
     std::vector<std::string> description;           // for stdout, one line each: files, tokens, samples, epochs, notes
     std::vector<std::string> warnings;              // for stderr
+    std::vector<FileMark> files;                    // what was opened: the same on every rank, if they see the same data
 };
 
 // Opens and checks everything, for a Config that load_config or parse_resolved made; training data is read from `begin` on. Throws Error{refused}

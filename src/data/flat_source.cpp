@@ -51,12 +51,12 @@ std::int64_t convert(StoredType type, const std::byte* from, std::int64_t vocab_
 void read_stored(const MappedFile& file, std::int64_t byte_offset, StoredType type, std::int64_t vocab_size,
                  std::span<std::int32_t> out, Exit on_bad) {
     const std::int64_t width = bytes_of(type), end = byte_offset + static_cast<std::int64_t>(out.size()) * width;
-    std::int64_t now = 0, bad_value = 0;
-    if (file.shrunk(now) && now < end)
-        throw Error(on_bad, fmt::format("{}: has been cut to {} bytes from {} since it was opened; the token at byte {} is gone",
-                                        file.path(), now, file.size(), byte_offset));
+    std::int64_t bad_value = 0;
     require(byte_offset >= 0 && end <= file.size(), "tokens outside of the file");
+    const PageGuard guard = file.guard();
     const std::int64_t bad = convert(type, file.bytes().data() + byte_offset, vocab_size, out, bad_value);
+    if (const std::string problem = file.problem_before(end); !problem.empty())
+        throw Error(on_bad, fmt::format("{}; the token at byte {} is gone", problem, byte_offset));
     if (bad < static_cast<std::int64_t>(out.size()))
         throw Error(on_bad, fmt::format("{}: token id {} at byte {}, but model.vocab_size is {}: ids are 0 to {}", file.path(),
                                         bad_value, byte_offset + bad * width, vocab_size, vocab_size - 1));
@@ -101,6 +101,12 @@ void FlatSource::document_begins(std::int64_t position, std::span<std::uint8_t> 
 
 bool FlatSource::ids_always_valid() const {
     return std::all_of(files_.begin(), files_.end(), [&](const FlatFile& f) { return always_valid(f.type, vocab_size_); });
+}
+
+std::vector<FileMark> FlatSource::marks() const {
+    std::vector<FileMark> marks;
+    for (const FlatFile& f : files_) marks.push_back(f.file.mark());
+    return marks;
 }
 
 std::int64_t FlatSource::bytes() const {

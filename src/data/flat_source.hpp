@@ -42,6 +42,7 @@ class FlatSource final : public TokenSource {
     bool ids_always_valid() const override;
     std::int64_t files() const override { return static_cast<std::int64_t>(files_.size()); }
     std::int64_t bytes() const override;
+    std::vector<FileMark> marks() const override;
 
   private:
     std::size_t file_of(std::int64_t position) const;

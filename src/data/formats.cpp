@@ -105,7 +105,9 @@ std::vector<FlatFile> open_flat(const std::vector<std::string>& paths, Opening& 
     for (const std::string& path : paths) {
         std::string problem;
         FlatFile flat{.file = MappedFile(path, problem)};
+        const PageGuard guard = flat.file.guard();
         if (problem.empty()) problem = examine(flat);
+        if (const std::string gone = flat.file.problem_before(flat.file.size()); problem.empty()) problem = gone;
         if (problem.empty()) files.push_back(std::move(flat));
         else opening.problems.push_back(std::move(problem));
     }

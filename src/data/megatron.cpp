@@ -38,10 +38,12 @@ std::optional<StoredType> integer_type(int code) {
 MegatronFile::MegatronFile(const std::string& path, std::string& problem)
     : prefix_(prefix_of(path)), bin_(prefix_ + ".bin", problem), index_(prefix_ + ".idx", problem) {
     if (!problem.empty()) problem += " (data.format megatron reads PREFIX.bin and PREFIX.idx)";
+    const PageGuard guard = index_.guard();
     if (problem.empty()) problem = read_header();
     if (problem.empty()) problem = check_sequences();
     if (problem.empty()) problem = check_documents();
     if (problem.empty()) problem = check_modes();
+    if (const std::string gone = index_.problem_before(index_.size()); !gone.empty()) problem = gone;
 }
 
 std::string MegatronFile::read_header() {
@@ -137,14 +139,21 @@ std::int64_t MegatronFile::first_sequence_at(std::int64_t position) const {
     return i;
 }
 
+void MegatronFile::require_index(Exit on_bad) const {
+    if (const std::string gone = index_.problem_before(index_.size()); !gone.empty()) throw Error(on_bad, gone);
+}
+
 void MegatronFile::read(std::int64_t position, std::int64_t vocab_size, std::span<std::int32_t> out, Exit on_bad) const {
+    const PageGuard guard = index_.guard();
     // The last sequence that begins at or before the position holds it: of several there, all but the last are empty.
     std::int64_t i = first_sequence_at(position + 1) - 1;
     std::int64_t skip = position - position_of(i);
+    require_index(on_bad);
     for (; !out.empty(); ++i, skip = 0) {
-        const auto n = std::min(length(i) - skip, static_cast<std::int64_t>(out.size()));
+        const auto n = std::min(length(i) - skip, static_cast<std::int64_t>(out.size())), at = offset(i);
+        if (index_.lost()) require_index(on_bad);
         if (n == 0) continue;
-        read_stored(bin_, offset(i) + skip * bytes_of(type_), type_, vocab_size, out.first(static_cast<std::size_t>(n)), on_bad);
+        read_stored(bin_, at + skip * bytes_of(type_), type_, vocab_size, out.first(static_cast<std::size_t>(n)), on_bad);
         out = out.subspan(static_cast<std::size_t>(n));
     }
 }
@@ -164,19 +173,25 @@ std::int64_t first_at_least(std::int64_t n, std::int64_t wanted, Value value) {
 }  // namespace
 
 void MegatronFile::mark_documents(std::int64_t position, std::span<std::uint8_t> begins) const {
+    const PageGuard guard = index_.guard();
     const std::int64_t end = position + static_cast<std::int64_t>(begins.size());
     const std::int64_t sequence = first_sequence_at(position);
+    require_index(Exit::io_failed);
     for (auto d = first_at_least(document_ends_, sequence, [this](std::int64_t i) { return document(i); }); d < document_ends_; ++d) {
         const std::int64_t at = position_of(document(d));
+        if (index_.lost()) require_index(Exit::io_failed);
         if (at >= end) return;
         begins[static_cast<std::size_t>(at - position)] = 1;
     }
 }
 
 std::int64_t MegatronFile::next_document(std::int64_t position) const {
+    const PageGuard guard = index_.guard();
     const std::int64_t sequence = first_sequence_at(position);
     const auto d = first_at_least(document_ends_, sequence, [this](std::int64_t i) { return document(i); });
-    return d == document_ends_ ? size_ : position_of(document(d));
+    const std::int64_t found = d == document_ends_ ? size_ : position_of(document(d));
+    require_index(Exit::io_failed);
+    return found;
 }
 
 MegatronSource::MegatronSource(std::vector<MegatronFile> files, std::int64_t vocab_size)
@@ -219,6 +234,13 @@ std::int64_t MegatronSource::next_cut(std::int64_t position) const {
 
 bool MegatronSource::ids_always_valid() const {
     return std::all_of(files_.begin(), files_.end(), [&](const MegatronFile& f) { return always_valid(f.type(), vocab_size_); });
+}
+
+std::vector<FileMark> MegatronSource::marks() const {
+    std::vector<FileMark> marks;
+    for (const MegatronFile& f : files_)
+        for (FileMark& m : f.marks()) marks.push_back(std::move(m));
+    return marks;
 }
 
 std::int64_t MegatronSource::bytes() const {

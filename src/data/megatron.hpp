@@ -27,12 +27,14 @@ class MegatronFile {
     void read(std::int64_t position, std::int64_t vocab_size, std::span<std::int32_t> out, Exit on_bad) const;
     void mark_documents(std::int64_t position, std::span<std::uint8_t> begins) const;  // ors 1 where a document begins
     std::int64_t next_document(std::int64_t position) const;  // first document start ≥ position, or size()
+    std::vector<FileMark> marks() const { return {bin_.mark(), index_.mark()}; }
 
   private:
     std::string read_header();
     std::string check_sequences();
     std::string check_documents() const;
     std::string check_modes() const;
+    void require_index(Exit on_bad) const;  // what was read of it is what is there
 
     std::int64_t length(std::int64_t sequence) const { return load<std::int32_t>(index_.bytes().data() + lengths_ + 4 * sequence); }
     std::int64_t offset(std::int64_t sequence) const { return load<std::int64_t>(index_.bytes().data() + offsets_ + 8 * sequence); }
@@ -60,6 +62,7 @@ class MegatronSource final : public TokenSource {
     bool ids_always_valid() const override;
     std::int64_t files() const override { return static_cast<std::int64_t>(files_.size()); }
     std::int64_t bytes() const override;
+    std::vector<FileMark> marks() const override;
 
   private:
     std::size_t file_of(std::int64_t position) const;

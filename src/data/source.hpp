@@ -4,6 +4,7 @@
 #pragma once
 #include "base/error.hpp"
 #include "config/config.hpp"
+#include "data/mapped_file.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -18,7 +19,7 @@ class TokenSource {
     virtual ~TokenSource() = default;
     virtual std::int64_t size() const = 0;  // tokens
 
-    // Tokens [position, position + out.size()). An id that is negative or ≥ vocab_size, or a file that has shrunk, throws
+    // Tokens [position, position + out.size()). An id that is negative or ≥ vocab_size, or bytes that are gone, throw
     // Error{on_bad} with file, byte offset and value. Threads may call it at once.
     virtual void read(std::int64_t position, std::span<std::int32_t> out, Exit on_bad = Exit::io_failed) const = 0;
 
@@ -35,6 +36,7 @@ class TokenSource {
 
     virtual std::int64_t files() const = 0;
     virtual std::int64_t bytes() const = 0;  // of the tokens as stored
+    virtual std::vector<FileMark> marks() const = 0;  // of every file that it reads
 };
 
 // What opening has to say besides the corpus: one line each, for stdout and stderr.

@@ -12,6 +12,7 @@
 #include "train/collectives.hpp"
 #include "train/device.hpp"
 #include "train/machine.hpp"
+#include "train/same_data.hpp"
 #include "train/settle.hpp"
 
 #include <fmt/ranges.h>
@@ -47,6 +48,7 @@ Session::Session(World& w, const Arguments& arguments) : world(w) {
     coordinate = grid.coordinate(world.rank());
     start = find_start(world, config);
     together(world, [&] { data = open_data(config, start.data()); });
+    require_same_files(world, data.files);
     compile_programs();
     together(world, [&] { if (start.checkpoint) check_model(*start.checkpoint, program()); });
     check_memory(arguments);

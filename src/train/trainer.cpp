@@ -6,9 +6,11 @@
 #include "train/divergence.hpp"
 #include "train/learning_rate.hpp"
 #include "train/machine.hpp"
+#include "train/same_data.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace quadrille {
 namespace {
@@ -277,20 +279,25 @@ void Trainer::write_record() {
 
 // Rank 0 gets everyone's times of the steps since the last flush, and writes the record when that is due, or must be.
 void Trainer::flush(bool must_write) {
-    const Coordinate& c = s_.coordinate;
-    const bool counts = c[Axis::tp] == 0 && c[Axis::tq] == 0 && c[Axis::pp] == 0 && c[Axis::sp] == 0;
+    std::string different;
     for (Pending& p : pending_) {
         const std::vector<double> times = s_.world.gather(std::span<const double>(p.times));
         const std::vector<double> moves = s_.world.gather(std::span<const double>(p.moves));
-        const std::int64_t hash = counts ? static_cast<std::int64_t>(p.hash) : 0;
-        for (const std::int64_t h : s_.world.gather(std::span<const std::int64_t>(&hash, 1))) p.row.data_hash += static_cast<std::uint64_t>(h);
-        double residual2 = 0;
-        for (const double x : s_.world.gather(std::span<const double>(&p.residual2, 1))) residual2 += x;
-        p.row.residual_norm = std::sqrt(residual2);
-        if (s_.world.rank() == 0) s_.record.add_step(p.row, times, moves);
+        const auto hash = static_cast<std::int64_t>(p.hash);
+        const std::vector<std::int64_t> hashes = s_.world.gather(std::span<const std::int64_t>(&hash, 1));
+        const std::vector<double> residuals2 = s_.world.gather(std::span<const double>(&p.residual2, 1));
+        if (s_.world.rank() != 0) continue;
+        p.row.data_hash = hash_of_batch(s_.grid, hashes);
+        p.row.residual_norm = std::sqrt(std::accumulate(residuals2.begin(), residuals2.end(), 0.0));
+        s_.record.add_step(p.row, times, moves);
+        if (different.empty()) different = different_sequences(s_.grid, p.row.step, hashes);
     }
     pending_.clear();
-    on_first_rank(s_.world, [&] { if (must_write || writer_.due()) write_record(); return std::string(); });
+    on_first_rank(s_.world, [&] {
+        if (!different.empty()) throw Error(Exit::io_failed, different);
+        if (must_write || writer_.due()) write_record();
+        return std::string();
+    });
 }
 
 void Trainer::close(Exit exit) {

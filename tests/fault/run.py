@@ -10,6 +10,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from trainer import Trainer, check_ledgers, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
 
+import copies  # noqa: E402
 import disk  # noqa: E402
 import hang  # noqa: E402
 import launcher  # noqa: E402
@@ -167,7 +168,7 @@ PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("
             "hang": hang.CHECKS, "singletons": hang.SINGLETONS,
             "stops": stops.CHECKS, "saving": saving.CHECKS, "killed": saving.KILL_CHECKS,
             "midrun": midrun.CHECKS, "disk": disk.CHECKS, "launcher": launcher.CHECKS, "user": user.CHECKS,
-            "streams": streams.CHECKS,
+            "copies": copies.CHECKS, "streams": streams.CHECKS,
             "storage": [("70 storage paths", storage.check_paths), ("70 71 storage rows", storage.check_rows),
                         ("rows as measured", storage.check_rows_as_measured),
                         ("70 71 storage runs", functools.partial(storage.check_runs, source=INPUT))]}

@@ -182,6 +182,9 @@ TEST_CASE("files too short to train on are refused; what config/check refuses do
     CHECK_THROWS_AS(open_data(config), std::logic_error);
     config = text_config(dir.write("one", "x"));
     check_names(refusal(config), {"training", "1 token", "2 or more"});
+    config = text_config(dir.write("two", "xy"));
+    config.data.valid = {dir / "one"};
+    check_names(refusal(config), {"data.valid", "1 token of", "/one"});
     config = text_config(dir.write("none", ""));
     check_names(refusal(config), {"0 tokens"});
 }

@@ -5,7 +5,10 @@
 #include "unit/data_files.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include <cstdio>
 
 using namespace quadrille;
 using namespace data_files;
@@ -272,6 +275,74 @@ TEST_CASE("a file that is cut short in mid run is an error, not a crash") {
     } catch (const Error& e) {
         CHECK(e.exit() == Exit::io_failed);
         check_names(e.what(), {path, "1000", "200000", "180000"});
+    }
+}
+
+TEST_CASE("a file that loses its name, then its end, is an error all the same") {
+    const Folder dir;
+    for (const bool renamed : {true, false}) {
+        const auto path = dir.write(renamed ? "a" : "b", array_of<std::uint16_t>(Ids(100000, 3)));
+        const auto source = open_as(DataFormat::tokens, {path}, 65536);
+        const int descriptor = open(path.c_str(), O_RDWR);
+        REQUIRE((renamed ? rename(path.c_str(), (dir / "c").c_str()) : unlink(path.c_str())) == 0);
+        std::vector<std::int32_t> part(10);
+        source->read(90000, part);  // still whole
+        REQUIRE(ftruncate(descriptor, 100000) == 0);
+        source->read(100, part);
+        for (const std::int64_t gone : {std::int64_t{50010}, std::int64_t{90000}}) {  // of the last page that is left, and of one that is not
+            try {
+                source->read(gone, part);
+                FAIL("lost tokens were read");
+            } catch (const Error& e) {
+                CHECK(e.exit() == Exit::io_failed);
+                check_names(e.what(), {path, "100000", "200000", std::to_string(2 * gone)});
+            }
+        }
+        close(descriptor);
+    }
+}
+
+TEST_CASE("without descriptors to spare a lost page is an error all the same") {
+    const Folder dir;
+    rlimit all{};
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &all) == 0);
+    rlimit few = all;
+    few.rlim_cur = 6;  // half of them are the standard streams
+    const auto path = dir.write("a", array_of<std::uint16_t>(Ids(100000, 3)));
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    const auto source = open_as(DataFormat::tokens, {path}, 65536);
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &all) == 0);
+    REQUIRE(rename(path.c_str(), (dir / "c").c_str()) == 0);
+    std::filesystem::resize_file(dir / "c", 100000);
+    std::vector<std::int32_t> part(10);
+    source->read(100, part);
+    for (int again = 0; again < 2; ++again) {
+        try {
+            source->read(90000, part);
+            FAIL("lost tokens were read");
+        } catch (const Error& e) {
+            CHECK(e.exit() == Exit::io_failed);
+            check_names(e.what(), {path, "can no longer be read", "180000"});
+        }
+    }
+}
+
+TEST_CASE("marks tell files apart by size, beginning and end") {
+    const Folder dir;
+    const auto mark = [&](const std::string& bytes) {
+        const auto marks = open_as(DataFormat::text, {dir.write("a", bytes)})->marks();
+        REQUIRE(marks.size() == 1);
+        CHECK(marks[0].size == static_cast<std::int64_t>(bytes.size()));
+        return marks[0].ends;
+    };
+    for (const std::size_t size : {1u, 1000u, 65536u, 200000u}) {
+        const std::string text(size, 'a');
+        CHECK(mark(text) == mark(text));
+        for (const std::size_t at : {std::size_t{0}, size / 8, size - 1}) {
+            std::string other = text;
+            other[at] = 'b';
+            CHECK(mark(other) != mark(text));
+        }
     }
 }
 

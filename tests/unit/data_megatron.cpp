@@ -247,6 +247,25 @@ TEST_CASE("truncated, missing and swapped files") {
     check_names(refusal(prefix), {"x.idx", "No such file"});
 }
 
+TEST_CASE("an index that is cut in mid run is an error, not a crash") {
+    const Folder dir;
+    std::vector<std::vector<std::int64_t>> sequences(20000, std::vector<std::int64_t>(3, 7));
+    dir.write("m.bin", array_of<std::uint16_t>(std::vector<int>(60000, 7)));
+    dir.write("m.idx", index_of(sequences, 2, 8, {0, 10000, 20000}).bytes());
+    Remarks remarks;
+    DataConfig data;
+    data.format = DataFormat::megatron;
+    const auto source = open_source(data, {dir / "m"}, 100, remarks);
+    CHECK(source->marks().size() == 2);
+    REQUIRE(rename((dir / "m.idx").c_str(), (dir / "old").c_str()) == 0);
+    std::filesystem::resize_file(dir / "old", 1000);
+    std::vector<std::int32_t> part(10);
+    std::vector<std::uint8_t> begins(10);
+    CHECK_THROWS_WITH_AS(source->read(50000, part), doctest::Contains("m.idx: has been cut to 1000 bytes"), Error);
+    CHECK_THROWS_WITH_AS(source->document_begins(50000, begins), doctest::Contains("m.idx: has been cut to 1000 bytes"), Error);
+    CHECK_THROWS_WITH_AS(source->next_cut(50000), doctest::Contains("m.idx: has been cut to 1000 bytes"), Error);
+}
+
 TEST_CASE("ids outside of the vocabulary and bytes of no sequence") {
     const Folder dir;
     const auto prefix = write_pair<std::int32_t>(dir, "x", {{1, 2}, {3, -4}}, 4, {0, 2});

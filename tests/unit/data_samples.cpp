@@ -26,6 +26,7 @@ class ArraySource final : public TokenSource {
     bool ids_always_valid() const override { return true; }
     std::int64_t files() const override { return 1; }
     std::int64_t bytes() const override { return 4 * size(); }
+    std::vector<FileMark> marks() const override { return {}; }
 
   private:
     std::vector<std::int32_t> ids_;
