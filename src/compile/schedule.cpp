@@ -24,6 +24,11 @@ Order gpipe(int r, int pp, int virtual_stages, int microbatches) {
     Order out;
     for (int i = 0; i < virtual_stages; ++i)
         for (int m = 0; m < microbatches; ++m) out.push_back({Phase::forward, r + pp * i, m});
+    // One coordinate has both ends of the model, and with them a tied table, which all schedules sum in this order.
+    if (pp == 1) {
+        for (const Unit& b : rounds(r, pp, virtual_stages, microbatches, true)) out.push_back({Phase::backward, b.chunk, b.microbatch});
+        return out;
+    }
     for (int i = virtual_stages; i-- > 0;)
         for (int m = 0; m < microbatches; ++m) out.push_back({Phase::backward, r + pp * i, m});
     return out;

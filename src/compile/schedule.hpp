@@ -17,7 +17,8 @@ struct Action {
 using Order = std::vector<Action>;
 
 // One order per pp coordinate; chunk c runs on coordinate c mod pp. Backwards of one chunk run in ascending microbatch order in all
-// schedules: the same sums, so the same bits. interleaved needs microbatches to be a multiple of pp.
+// schedules, and where one coordinate has all chunks a microbatch goes through all of them: the same sums, so the same bits. interleaved
+// needs microbatches to be a multiple of pp.
 //   gpipe        all forwards, then all backwards (Huang et al. 2019)
 //   1f1b         pp-1-r forwards, then one forward and one backward in turn (Narayanan et al. 2019, PipeDream-flush)
 //   interleaved  the same over several chunks a coordinate (Narayanan et al. 2021, section 2.2)

@@ -242,7 +242,8 @@ GROUPS = {
         *bits("deep", "pp2", "gpipe", "zero-bubble", "interleaved v2", "interleaved v4", "comm.overlap=false", "comm.max_count=1000"),
         *bits("deep-llama", "pp4", "gpipe", "zero-bubble", "interleaved v2"),
         *bits("dropout", "dp2 pp2", "gpipe", "zero-bubble", "comm.bucket_size=1", "comm.overlap=false"),
-        *bits("gpt", "", "dp1 tp1 pp1 sp1", "data.prefetch=1"),
+        *bits("gpt", "", "dp1 tp1 pp1 sp1", "data.prefetch=1", "gpipe", "gpipe v2", "gpipe v4"),
+        *bits("gpt", "dp2 zero3", "gpipe v2"),
     ],
     # 76, 77: members agree before every collective, and messages of 1,000 elements cut everything, with remainders; neither is seen in the numbers
     "checked": [case for name, split in (("gpt", "dp2 tp2 megatron-sp zero2"), ("llama", "dp2 sp2 ulysses zero3"), ("llama", "tp4 sp2"),

@@ -42,7 +42,7 @@ void for_all_schedules(F f) {
 
 TEST_CASE("small orders, as in the papers") {
     CHECK(texts(schedule(Schedule::gpipe, 2, 1, 3)) == Texts{"0F0 0F1 0F2 0B0 0B1 0B2", "1F0 1F1 1F2 1B0 1B1 1B2"});
-    CHECK(texts(schedule(Schedule::gpipe, 1, 2, 2)) == Texts{"0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1"});
+    CHECK(texts(schedule(Schedule::gpipe, 1, 2, 2)) == Texts{"0F0 0F1 1F0 1F1 1B0 0B0 1B1 0B1"});
     CHECK(texts(schedule(Schedule::one_f_one_b, 3, 1, 4)) ==
           Texts{"0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3", "1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3", "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3"});
     CHECK(texts(schedule(Schedule::interleaved, 2, 2, 4)) ==
