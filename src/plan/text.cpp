@@ -183,7 +183,7 @@ std::string json(const Plan& plan) {
 std::string does_not_fit(const Program& p, Tier tier, const Budget& budget, std::int64_t rank) {
     const TierPeak& d = p.peaks[static_cast<std::size_t>(tier)];
     std::string s = fmt::format("rank {} needs {} of {} memory and has {} ({}): {} too little\n", rank, format_bytes(d.arena), name_of(tier),
-                                format_bytes(budget.bytes), budget.by, format_bytes(d.arena - budget.bytes));
+                                budget.bytes < 1 ? "none" : format_bytes(budget.bytes), budget.by, format_bytes(d.arena - budget.bytes));
     if (d.op >= 0 && static_cast<std::size_t>(d.op) < p.ops.size())
         s += fmt::format("  the peak stands at op {}\n", text(p, static_cast<std::size_t>(d.op)));
     for (std::size_t b = 0; b < book_count; ++b)
@@ -195,6 +195,10 @@ std::string does_not_fit(const Program& p, Tier tier, const Budget& budget, std:
     s += "  the largest there:";
     for (std::size_t i = 0; i < std::min<std::size_t>(there.size(), 5); ++i)
         s += fmt::format("{} {} ({})", i ? "," : "", p.tables->name(there[i]->name), format_bytes(there[i]->bytes));
+    const std::int64_t staging = p.staging[static_cast<std::size_t>(tier)];
+    if (tier == Tier::host && staging > 0)
+        s += fmt::format("{} blocks on their way to and from the disk ({}: offload.block_size times offload.queue_depth)", there.empty() ? "" : ",",
+                         format_bytes(staging));
     return s + "\n";
 }
 

@@ -8,6 +8,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <latch>
+#include <thread>
+#include <vector>
 
 namespace quadrille {
 namespace {
@@ -90,7 +93,7 @@ std::optional<ProcessLimit> process_limit(int threads) {
         if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
         const std::int64_t taken = number_after("/proc/self/status", used).value_or(0) * 1024 + threads * per_thread;
         const std::int64_t left = static_cast<std::int64_t>(limit.rlim_cur) - taken;
-        if (!least || left < least->left) least = {std::max<std::int64_t>(0, left), name};
+        if (!least || left < least->left) least = {left, name};
     };
     consider(RLIMIT_AS, "VmSize:", stack_bytes + heap_bytes, "ulimit -v");
     consider(RLIMIT_DATA, "VmData:", stack_bytes, "ulimit -d");
@@ -107,6 +110,20 @@ std::string machine_name() {
         break;
     }
     return fmt::format("{} x {}", sysconf(_SC_NPROCESSORS_ONLN), model);
+}
+
+void require_threads(int threads) {
+    std::latch all_asked(1);
+    std::vector<std::thread> started;
+    try {
+        for (int t = 0; t < threads; ++t) started.emplace_back([&all_asked] { all_asked.wait(); });
+    } catch (...) {
+        all_asked.count_down();
+        for (std::thread& t : started) t.join();
+        throw;
+    }
+    all_asked.count_down();
+    for (std::thread& t : started) t.join();
 }
 
 std::int64_t process_peak() {

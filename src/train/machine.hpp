@@ -25,6 +25,10 @@ std::optional<ProcessLimit> process_limit(int threads);
 // The processor's name and how many of them are online: what two machines of a kind have alike.
 std::string machine_name();
 
+// Throws std::system_error unless the process may have so many threads more. To be asked before OpenMP starts its own, which ends the process
+// where it cannot.
+void require_threads(int threads);
+
 // Bytes: the most memory this process has had resident.
 std::int64_t process_peak();
 

@@ -52,6 +52,7 @@ Session::Session(World& w, const Arguments& arguments) : world(w) {
     compile_programs();
     together(world, [&] { if (start.checkpoint) check_model(*start.checkpoint, program()); });
     check_memory(arguments);
+    together(world, [&] { require_threads(config.device.threads - 1 + own_threads); });
     const std::string replaced = on_first_rank(world, [&] { return check_output(config.output.directory, output_use(config, start)); });
     if (!replaced.empty()) warnings.push_back(replaced);
     describe(arguments);
@@ -111,12 +112,12 @@ const Program& Session::fullest_program(Tier tier) const {
     return e && e->peaks[t].arena > program().peaks[t].arena ? *e : program();
 }
 
-// The least of what may be taken here of this tier. Device and host tier share the machine's memory, and the ranks of a node do. Collective over
-// these.
+// The least of what may be taken here of this tier, below zero where other things alone take more than there is. Device and host tier share the
+// machine's memory, and the ranks of a node do. Collective over these.
 Budget Session::budget(Tier tier) const {
     Budget least{std::numeric_limits<std::int64_t>::max(), ""};
     const auto consider = [&](std::int64_t bytes, std::string by) {
-        if (bytes < least.bytes) least = {std::max<std::int64_t>(1, bytes), std::move(by)};
+        if (bytes < least.bytes) least = {bytes, std::move(by)};
     };
     if (tier == Tier::device && config.device.memory_limit > 0) consider(config.device.memory_limit, "device.memory_limit");
     if (tier == Tier::host && config.device.host_memory_limit > 0) consider(config.device.host_memory_limit, "device.host_memory_limit");
@@ -131,9 +132,13 @@ Budget Session::budget(Tier tier) const {
     return least;
 }
 
-// Before anything is touched: a page too many would end the process without a word.
+// Before anything is touched: a page too many would end the process without a word. The larger tier first: where both share what is too little, it
+// is the one to speak of.
 void Session::check_memory(const Arguments& arguments) {
-    for (const Tier tier : {Tier::device, Tier::host}) check_tier(tier, arguments);
+    const auto most = [this](Tier t) { return world.max(fullest_program(t).peaks[static_cast<std::size_t>(t)].arena); };
+    std::array tiers = {Tier::device, Tier::host};
+    if (const std::int64_t device = most(Tier::device); most(Tier::host) > device) std::swap(tiers[0], tiers[1]);
+    for (const Tier tier : tiers) check_tier(tier, arguments);
 }
 
 void Session::check_tier(Tier tier, const Arguments& arguments) {
@@ -143,7 +148,8 @@ void Session::check_tier(Tier tier, const Arguments& arguments) {
     const bool fits = needed == 0 || needed <= limit.bytes;
     if (world.all(fits)) return;
     const std::vector<std::string> ledgers = world.gather(fits ? std::string() : does_not_fit(p, tier, limit, world.rank()));
-    const std::int64_t least = world.min(limit.bytes), host = world.min(budget(Tier::host).bytes);
+    const auto least_of = [this](const Budget& b) { return std::max<std::int64_t>(1, world.min(b.bytes)); };
+    const std::int64_t least = least_of(limit), host = least_of(budget(Tier::host));
     const bool given = limit.by.starts_with("device.");  // else the machine itself is full, and its host memory too
     on_first_rank(world, [&]() -> std::string {
         const auto first = std::find_if(ledgers.begin(), ledgers.end(), [](const std::string& l) { return !l.empty(); });

@@ -135,6 +135,26 @@ def algorithms_told(trainer):
     return complaints
 
 
+def shortage_is_whole(trainer):
+    """67: what is said to be missing is: under a limit that is lower by 50000 KiB it is more by as much, also where nothing is left at all."""
+    missing = []
+    for kib in (400000, 350000):
+        result = limited(trainer, None, kib).train(INPUT, 1)
+        said = re.search(r"has none \(what ulimit -v leaves\): ([\d.]+) MiB too little", result.stderr)
+        if result.exit_code != NO_MEMORY or not said:
+            return [f"ulimit -v {kib}: exit {NO_MEMORY} with what is missing was due\n{show(result)}"]
+        missing.append(float(said[1]))
+    return [] if abs(missing[1] - missing[0] - 50000 / 1024) < 5 else [f"{missing} MiB are said to be missing"]
+
+
+def tier_that_is_too_large(trainer):
+    """67: where host memory alone is too little it is spoken of, with what takes it, and not the device memory that is little."""
+    blocks = ["offload.optimizer=nvme", f"offload.nvme_path={trainer.folder}", "offload.block_size=1GiB", "offload.queue_depth=4096"]
+    return expect(trainer.train(INPUT, 2, blocks), NO_MEMORY, r"needs 4\.00 TiB of host memory",
+                  r"4\.00 TiB: offload\.block_size times offload\.queue_depth")
+
+
 CHECKS = [("67 advice", advice_when_it_does_not_fit), ("67 one rank under a limit", one_rank_under_a_limit),
           ("refused while compiling", refused_while_compiling), ("67 resident memory", resident_memory),
-          ("no room for shared memory", no_room_for_shared_memory), ("algorithms told", algorithms_told)]
+          ("no room for shared memory", no_room_for_shared_memory), ("algorithms told", algorithms_told),
+          ("67 what is missing", shortage_is_whole), ("67 the tier that is too large", tier_that_is_too_large)]
