@@ -6,8 +6,9 @@
 #include "ir/table.hpp"
 #include "model/linear.hpp"
 
-#include <algorithm>
 #include <cmath>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace quadrille {
 namespace {
@@ -17,9 +18,11 @@ enum Stream : std::int64_t { after_embedding = 1, after_attention = 2, after_mlp
 
 class Builder {
   public:
-    Builder(const Config& config, Model& model, Chunk& chunk)
+    using Indices = std::unordered_map<std::string, int>;  // of Model::parameters, by name
+
+    Builder(const Config& config, Model& model, Chunk& chunk, Indices& indices)
         : c_(config.model), lora_(config.lora), sequence_(config.sequence), documents_(config.data.mask_across_documents), model_(model),
-          chunk_(chunk), p_(chunk.program) {
+          chunk_(chunk), p_(chunk.program), indices_(indices) {
         const Grid& grid = p_.grid();
         b_ = Cuts::along(grid, data_axes);
         t_ = Cuts::along(grid, tensor_axes);
@@ -73,16 +76,16 @@ class Builder {
         type.place = place(w.cuts);
         for (const std::int64_t n : w.shape) type.shape[static_cast<std::size_t>(type.dims++)] = n;
         const int index = index_of(w, type);
-        for (const auto& [t, i] : chunk_.parameters)
-            if (i == index) return t;
-        const TensorId t = p_.declare(w.name, type);
-        chunk_.parameters.emplace(t, index);
-        return t;
+        const auto [at, fresh] = declared_.try_emplace(index, -1);
+        if (!fresh) return at->second;
+        at->second = p_.declare(w.name, type);
+        chunk_.parameters.emplace(at->second, index);
+        return at->second;
     }
 
     int index_of(const Weight& w, const TensorType& type) {
-        for (std::size_t i = 0; i < model_.parameters.size(); ++i)
-            if (model_.parameters[i].name == w.name) return static_cast<int>(i);
+        const auto [at, fresh] = indices_.try_emplace(w.name, static_cast<int>(model_.parameters.size()));
+        if (!fresh) return at->second;
         Parameter q;
         q.name = w.name;
         q.type = p_.tables->intern(type);
@@ -96,7 +99,7 @@ class Builder {
         q.init_std = w.deviation > 0 ? w.deviation : c_.init_std;
         if (w.fan_in > 0) q.init_bound = 1 / std::sqrt(static_cast<double>(w.fan_in));
         model_.parameters.push_back(q);
-        return static_cast<int>(model_.parameters.size() - 1);
+        return at->second;
     }
 
     TensorId vocabulary_table(const std::string& name, const std::string& unit) {
@@ -272,6 +275,8 @@ class Builder {
     Model& model_;
     Chunk& chunk_;
     Program& p_;
+    Indices& indices_;
+    std::unordered_map<int, TensorId> declared_;  // in this chunk, by index
     Cuts b_, s_, t_;
     std::int64_t batch_ = 0, vocab_ = 0;
     Placement tokens_, whole_, residual_;
@@ -292,8 +297,9 @@ DType dtype_of(Precision p) {
 
 std::vector<std::string> trained_units(const Model& model) {
     std::vector<std::string> names;
+    std::unordered_set<std::string> seen;
     for (const Parameter& q : model.parameters)
-        if (q.trained && std::find(names.begin(), names.end(), q.unit) == names.end()) names.push_back(q.unit);
+        if (q.trained && seen.insert(q.unit).second) names.push_back(q.unit);
     return names;
 }
 
@@ -304,10 +310,11 @@ Model build_model(const Config& config, std::shared_ptr<Tables> tables) {
     model.weight_gradient = dtype_of(config.train.gradient_dtype);
     model.scales_loss = config.train.precision == Precision::fp16;
     const std::vector<int> layers = layers_per_chunk(config);
+    Builder::Indices indices;
     int first_layer = 0;
     for (std::size_t c = 0; c < layers.size(); ++c) {
         model.chunks.emplace_back(tables);
-        Builder builder(config, model, model.chunks.back());
+        Builder builder(config, model, model.chunks.back(), indices);
         builder.build(first_layer, layers[c], c == 0, c + 1 == layers.size());
         model.residual = tables->intern(builder.residual());
         first_layer += layers[c];
