@@ -1,12 +1,13 @@
 #include "comm/shared_memory.hpp"
 
+#include "base/error.hpp"
+#include "comm/world.hpp"
+
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <limits>
-
-#include "comm/world.hpp"
 
 namespace quadrille {
 namespace {
@@ -29,7 +30,12 @@ SharedMemory::SharedMemory(MPI_Comm comm, std::int64_t bytes) {
     mpi_check(MPI_Info_create(&info));
     mpi_check(MPI_Info_set(info, "alloc_shared_noncontig", "true"));  // every part on pages of its own
     void* mine = nullptr;
-    mpi_check(MPI_Win_allocate_shared(padded(bytes), 1, info, comm, &mine, &window_));
+    try {
+        mpi_check(MPI_Win_allocate_shared(padded(bytes), 1, info, comm, &mine, &window_));
+    } catch (const Error& e) {
+        throw Error(e.exit(), fmt::format("memory that the {} ranks of a node share, {} bytes each, cannot be had: is /dev/shm full, or not to be "
+                                          "written? ({})", members, padded(bytes), e.what()));
+    }
     mpi_check(MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN));
     mpi_check(MPI_Info_free(&info));
     for (int m = 0; m < members; ++m) {

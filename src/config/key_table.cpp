@@ -9,6 +9,7 @@ using namespace rows;
 using C = Config;
 constexpr double most_ranks = 2147483647.0;        // MPI counts them in an int
 constexpr double most_bytes = 1125899906842624.0;  // 1024 TiB
+constexpr double least_eps = 1e-37;                // in fp32 what is smaller loses digits, and below 1e-45 is zero
 
 void model_keys(std::vector<Key>& k) {
     constexpr auto m = &C::model;
@@ -27,7 +28,7 @@ void model_keys(std::vector<Key>& k) {
                         "any size; padded to a multiple of tp inside"));
     k.push_back(integer("model.seq_length", "1024", from(1, 1 << 30), bind<m, &M::seq_length>(), "tokens per sequence"));
     k.push_back(choice<m, &M::normalization>("model.normalization", "before attention, before the MLP and at the end"));
-    k.push_back(number("model.norm_eps", "1e-5", above(0, 1), bind<m, &M::norm_eps>(), "added to the variance"));
+    k.push_back(number("model.norm_eps", "1e-5", from(least_eps, 1), bind<m, &M::norm_eps>(), "added to the variance"));
     k.push_back(choice<m, &M::activation>("model.activation", "gelu is the tanh form; swiglu has a gate"));
     k.push_back(
         choice<m, &M::position_embedding>("model.position_embedding", "a table of seq_length positions, rotary angles, or none"));
@@ -193,7 +194,7 @@ void optimizer_keys(std::vector<Key>& k) {
     k.push_back(number("optimizer.beta1", "0.9", below(0, 1), bind<o, &O::beta1>(), "adamw: first moment"));
     k.push_back(number("optimizer.beta2", "0.95", below(0, 1), bind<o, &O::beta2>(), "adamw: second moment"));
     k.push_back(
-        number("optimizer.eps", "1e-8", above(0, 1e38), bind<o, &O::eps>(), "adamw: added to the root of the second moment"));
+        number("optimizer.eps", "1e-8", from(least_eps, 1e38), bind<o, &O::eps>(), "adamw: added to the root of the second moment"));
     constexpr auto s = &C::loss_scale;
     using S = LossScaleConfig;
     k.push_back(number("loss_scale.initial", "65536", from(1, S::most), bind<s, &S::initial>(),

@@ -104,7 +104,8 @@ Matches find_files(const std::string& pattern, const std::vector<fs::path>& fold
         result.files = files_at(path, extension);
         if (!result.files.empty()) break;
         if (is_folder(path)) {
-            result.problem = fmt::format("which is a folder, allowed: files; {}/**/* names those inside", pattern);
+            const std::string name = pattern.substr(0, pattern.find_last_not_of('/') + 1);
+            result.problem = fmt::format("which is a folder, allowed: files; {}/**/* names those inside", name);
             return result;
         }
     }

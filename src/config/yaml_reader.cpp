@@ -68,6 +68,19 @@ class Lines {
     std::vector<std::size_t> begins_;
 };
 
+// Whether the list or mapping that begins here, in brackets, ends before the text does. What stands in quotes is passed over.
+bool has_end(std::string_view flow) {
+    int depth = 0;
+    char quote = 0;
+    for (const char c : flow) {
+        if (quote != 0) quote = c == quote ? 0 : quote;
+        else if (c == '"' || c == '\'') quote = c;
+        else if (c == '{' || c == '[') ++depth;
+        else if ((c == '}' || c == ']') && --depth <= 0) return true;
+    }
+    return false;
+}
+
 // Builds the tree from the parser's events.
 class Builder : public YAML::EventHandler {
   public:
@@ -90,6 +103,8 @@ class Builder : public YAML::EventHandler {
         const bool plain = tag == "?" || tag.empty();
         const bool text = tag == "!" || tag == "tag:yaml.org,2002:str";
         if (!plain && !text) check_tag(mark, tag);
+        if (const std::string_view written = lines_.from(mark); text && value.empty() && (written == "\"" || written == "'"))
+            throw Unreadable{lines_.place(mark), "the text in quotes that begins here has no end"};
         std::string trimmed = value;
         if (plain) trimmed.erase(trimmed.find_last_not_of(" \t") + 1);  // the parser keeps a tab before a comment
         scalar(mark, anchor, trimmed, text);
@@ -144,7 +159,11 @@ class Builder : public YAML::EventHandler {
     }
 
     void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node::Kind kind) {
-        if (expects_key()) throw Unreadable{lines_.place(mark), "a key must be a word, found a list or a mapping"};
+        if (expects_key()) {  // what has no end looks like the key of a mapping that is yet to come
+            const bool ends = has_end(lines_.from(mark));
+            throw Unreadable{lines_.place(mark), ends ? "a key must be a word, found a list or a mapping"
+                                                      : "the list or mapping in brackets that begins here has no end"};
+        }
         if (tag != "?" && tag != "!" && !tag.empty()) check_tag(mark, tag);
         auto node = std::make_shared<Node>();
         node->kind = kind;

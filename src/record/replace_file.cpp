@@ -85,10 +85,13 @@ void replace_file(const std::filesystem::path& file, std::span<const std::byte> 
 }
 
 std::vector<std::byte> read_file(const std::filesystem::path& file) {
-    const OpenFile source(::open(file.c_str(), O_RDONLY | O_CLOEXEC), "");
+    // Not blocking, so that a named pipe is refused instead of waited for.
+    const OpenFile source(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), "");
     if (source.fd() < 0) fail(file, "open", errno);
     struct stat status {};
     if (::fstat(source.fd(), &status) != 0) fail(file, "open", errno);
+    if (S_ISDIR(status.st_mode)) fail(file, "read", EISDIR);
+    if (!S_ISREG(status.st_mode)) throw Error(Exit::io_failed, fmt::format("{}: cannot read: is not a regular file", file.string()));
     std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
     std::size_t done = 0;
     while (done < bytes.size()) {

@@ -28,13 +28,17 @@ PlanArguments parse(const Words& words) {
         std::string w = words[i];
         if (w.rfind("--ranks", 0) == 0) {
             const std::string number = w.size() > 8 && w[7] == '=' ? w.substr(8) : w == "--ranks" && i + 1 < words.size() ? words[++i] : "";
-            const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), a.ranks);
-            if (error != std::errc() || end != number.data() + number.size() || a.ranks < 1 || a.ranks > most_ranks)
+            std::int64_t ranks = 0;
+            const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), ranks);
+            if (error != std::errc() || end != number.data() + number.size() || ranks < 1 || ranks > most_ranks)
                 throw Error(Exit::refused, fmt::format("plan: --ranks takes a number from 1 to {}, not '{}'", most_ranks, number));
+            if (a.ranks > 0) throw Error(Exit::refused, fmt::format("plan: --ranks stands twice, with {} and {}", a.ranks, ranks));
+            a.ranks = ranks;
         } else if (w == "--program") a.program = true;
         else if (w == "--json") a.json = true;
         else if (w == "--resolved") a.resolved = true;
         else if (w.size() > 1 && w[0] == '-') throw Error(Exit::refused, fmt::format("plan: unknown option {}; {}", w, form("plan")));
+        else if (w.empty()) throw Error(Exit::refused, "plan: a word of the command line is empty: a variable of the shell that is not set?");
         else if (a.input.empty()) a.input = w;
         else a.overrides.push_back(w);
     }

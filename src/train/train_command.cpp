@@ -18,6 +18,7 @@ Arguments arguments_of(int argc, char** argv, const Words& words, double begun) 
     for (int i = 0; i < argc; ++i) a.command += (i ? " " : "") + std::string(argv[i]);
     for (const std::string& w : words) {
         if (w.size() > 1 && w[0] == '-') throw SharedError(Exit::refused, fmt::format("train: unknown option {}; {}", w, form("train")));
+        if (w.empty()) throw SharedError(Exit::refused, "train: a word of the command line is empty: a variable of the shell that is not set?");
         if (a.input.empty()) a.input = w;
         else a.overrides.push_back(w);
     }

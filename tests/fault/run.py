@@ -94,6 +94,11 @@ def check_usage(trainer):
         said = result.stdout if exit_code == DONE else result.stderr
         if result.exit_code != exit_code or not said.strip():
             complaints.append(f"{arguments}: exit {exit_code} with a message was due\n{show(result)}")
+    for arguments, words in ((["plan", "run.yaml", "--ranks", "4", "--ranks=2"], "--ranks stands twice, with 4 and 2"),
+                             (["plan", ""], "a word of the command line is empty"), (["train", ""], "a word of the command line is empty")):
+        result = trainer.run(arguments, seconds=30)
+        if result.exit_code != REFUSED or words not in result.stderr:
+            complaints.append(f"{arguments}: exit {REFUSED} with '{words}' was due\n{show(result)}")
     for arguments in ([], ["trian"], ["train"], ["train", "--foo"], ["plan", "run.yaml", "--nonsense"], ["bench", "foo"]):
         result = trainer.run(arguments, ranks=2, seconds=30)
         said = [line for line in result.stderr.splitlines() if line.startswith("quadrille:")]

@@ -164,7 +164,8 @@ TEST_CASE_FIXTURE(ConfigFixture, "numbers in every habit") {
     check_has(refusal("optimizer: {lr: .nan}\n"), "found '.nan', which is not finite, allowed: a number 0 to 1e38");
     check_has(refusal("optimizer: {lr: -.inf}\n"), "which is not finite");
     check_has(refusal("optimizer: {beta1: 1}\n"), "found '1', allowed: a number at least 0, below 1");
-    check_has(refusal("optimizer: {eps: 0}\n"), "found '0', allowed: a number above 0, at most 1e38");
+    check_has(refusal("optimizer: {eps: 0}\n"), "found '0', allowed: a number 1e-37 to 1e38");
+    check_has(refusal("model: {norm_eps: 1e-300}\n"), "found '1e-300', allowed: a number 1e-37 to 1");
     check_has(refusal("train: {clip_grad: -1}\n"), "train.clip_grad: found '-1'");
     CHECK(load("train: {clip_grad: 0}\n").train.clip_grad == 0);
     check_has(refusal("comm: {bucket_size: 25MB}\n"), "whose unit is not known; the units are KiB, MiB, GiB and TiB");

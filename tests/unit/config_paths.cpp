@@ -44,6 +44,7 @@ TEST_CASE_FIXTURE(ConfigFixture, "globs") {
     check_has(find_files("*.none", {folder}).problem, "which matches no file in " + folder.string());
     check_has(find_files("none.txt", {folder, "/other"}).problem, "but there is no such file in " + folder.string() + " or /other");
     check_has(find_files("d", {folder}).problem, "which is a folder, allowed: files; d/**/* names those inside");
+    check_has(find_files("d//", {folder}).problem, "; d/**/* names those inside");
     check_has(find_files("a.txt/x", {folder}).problem, "no such file");
 }
 

@@ -48,6 +48,10 @@ TEST_CASE_FIXTURE(ConfigFixture, "odd files that are refused, with their place")
     check_has(refusal("output: {directory: %date_%jobid}\n"), "in.yaml:1:21: not YAML");
     check_has(refusal("model: *nowhere\n"), "in.yaml:1:8: not YAML");
     check_has(refusal("? [a, b]\n: 3\n"), "a key must be a word");
+    for (const char* open : {"{", "[", "{a: 1", "[1, 2"})
+        check_has(refusal(good, {std::string("model.num_layers=") + open}), "the list or mapping in brackets that begins here has no end");
+    for (const char* open : {"\"", "'"})
+        check_has(refusal(good, {std::string("model.num_layers=") + open}), "the text in quotes that begins here has no end");
     check_has(refusal("model: {num_layers: !mine 4}\n"), "found the tag !mine");
     check_has(refusal_of((folder / "missing.yaml").string()),
               "missing.yaml: the input file cannot be opened: No such file or directory");

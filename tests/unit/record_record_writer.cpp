@@ -8,6 +8,7 @@
 #include <doctest.h>
 #include <hdf5.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
@@ -224,6 +225,23 @@ TEST_CASE("a failed write names file and reason, leaves the former record whole 
     std::filesystem::remove_all(directory.path());
     CHECK(message_of([&] { writer.write(sample_record(3)); }, Exit::io_failed).find("No such file or directory") !=
           std::string::npos);
+}
+
+TEST_CASE("what is no file is refused, not waited for") {
+    const TemporaryDirectory directory;
+    const auto pipe = directory.path() / "run.h5";
+    REQUIRE(mkfifo(pipe.c_str(), 0666) == 0);
+    const auto refusal = [](const std::filesystem::path& file) {
+        try {
+            read_file(file);
+            return std::string("read");
+        } catch (const Error& e) {
+            CHECK(e.exit() == Exit::io_failed);
+            return std::string(e.what());
+        }
+    };
+    CHECK(refusal(pipe) == pipe.string() + ": cannot read: is not a regular file");
+    CHECK(refusal(directory.path()) == directory.path().string() + ": cannot read: Is a directory");
 }
 
 TEST_CASE("writing is due at once, then only when it stays under 1 % of the time") {
