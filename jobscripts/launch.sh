@@ -10,6 +10,8 @@ if [[ $# -lt 2 || ! $1 =~ ^[1-9][0-9]*$ ]]; then
 fi
 ranks=$1
 shift
+# Checkpoints need no locks of HDF5's; where a file system has none, HDF5 does without (FALSE: never locks).
+export HDF5_USE_FILE_LOCKING=${HDF5_USE_FILE_LOCKING:-BEST_EFFORT}
 read -ra extra <<<"${MPIRUN_FLAGS:-}"
 
 if [[ -n ${SLURM_JOB_ID:-} && -z ${MPIRUN:-} ]] && command -v srun >/dev/null; then

@@ -42,21 +42,47 @@ class LayOut {
             if (b.persistent) b.first = 0, b.last = end_;
         for (int tier = 0; tier < tier_count; ++tier) place(static_cast<Tier>(tier));
         p_.staging = {};
+        p_.snapshot = workspace.snapshot ? snapshot_bytes() : 0;
+        reserve(Tier::host, p_.snapshot, disk_alignment);
         if (workspace.of_group > 0)
             stage(Tier::device, workspace.of_group * static_cast<std::int64_t>(collective_groups(p_).size()), buffer_alignment);
         if (p_.peaks[static_cast<std::size_t>(Tier::nvme)].arena > 0) stage(Tier::host, workspace.of_disk, disk_alignment);
     }
 
+    // At least what any rank of this coordinate writes of its state, in fp32: the holders of the same share it, each parameter's part rounded up.
+    std::int64_t snapshot_bytes() const {
+        std::int64_t values = 0;
+        for (std::size_t u = 0; u < p_.flats.size(); ++u) {
+            const Flat& flat = p_.flats[u];
+            AxisSet cut;
+            for (const FlatSegment& s : flat.segments)
+                cut |= p_.tables->type(p_.parameters[static_cast<std::size_t>(s.parameter)].type).place.cut_axes();
+            for (const StateKind what : {StateKind::master, StateKind::m, StateKind::v}) {
+                TensorId t = p_.initial_state(what, static_cast<std::int32_t>(u));
+                if (t < 0 && what == StateKind::master) t = p_.initial_state(StateKind::weight, static_cast<std::int32_t>(u));
+                if (t < 0) continue;
+                const AxisSet alike = (data_axes | tensor_axes | AxisSet(Axis::sp)) - cut - p_.type(t).place.cut_axes() - p_.tensor(t).slice_axes;
+                const std::int64_t holders = p_.grid().size(alike) * (flat.tied && p_.grid().extent(Axis::pp) > 1 ? 2 : 1);
+                values += std::min(p_.tables->count(p_.tensor(t).type), flat.end) / holders + 1 + std::ssize(flat.segments);
+            }
+        }
+        return values * bytes_of(DType::f32);
+    }
+
   private:
-    // So many bytes behind the buffers of a tier, beginning at a multiple of this.
     void stage(Tier tier, std::int64_t bytes, std::int64_t alignment) {
+        reserve(tier, bytes, alignment);
+        p_.staging[static_cast<std::size_t>(tier)] = bytes;
+    }
+
+    // So many bytes behind the buffers of a tier, beginning at a multiple of this.
+    void reserve(Tier tier, std::int64_t bytes, std::int64_t alignment) {
         if (bytes == 0) return;
         TierPeak& peak = p_.peaks[static_cast<std::size_t>(tier)];
         const std::int64_t begin = (peak.arena + alignment - 1) / alignment * alignment;
         peak.packing += begin - peak.arena;
         peak.books[static_cast<std::size_t>(Book::buffers)] += bytes;
         peak.arena = begin + bytes;
-        p_.staging[static_cast<std::size_t>(tier)] = bytes;
     }
 
     Buffer& buffer(BufferId b) { return p_.buffers[static_cast<std::size_t>(b)]; }

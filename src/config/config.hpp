@@ -164,6 +164,8 @@ struct CheckpointConfig {
     std::int64_t keep = 2;                     // the newest ones, which stay; 0: all do
     std::string resume = "auto";               // auto, none, or a path
     bool asynchronous = false;
+    // Whether saves are written behind training: those of a stop, or of the end, are waited for.
+    bool behind_training() const { return asynchronous && interval > 0; }
     bool operator==(const CheckpointConfig&) const = default;
 };
 struct EvaluationConfig {

@@ -94,6 +94,7 @@ class Program {
     // lay_out: the last bytes of a tier's arena: the device's, which collectives' messages pass through, and host memory's, which transfers of
     // the nvme tier do.
     std::array<std::int64_t, tier_count> staging{};
+    std::int64_t snapshot = 0;          // lay_out: bytes of host memory before its staging, for what this rank writes of a checkpoint
     TensorId loss = -1, norm = -1, tokens = -1;  // scalars the loop reads after the step; -1 where another coordinate has them
     TensorId seed = -1;                 // a chunk's backward starts from this cotangent
 

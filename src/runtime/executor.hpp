@@ -20,6 +20,7 @@ struct ExecutorOptions {
     int threads = 1;                      // OpenMP team of the compute queue
     std::vector<std::string> wire_axes;   // the engine's accounts by name; must hold all of wire_axes(program)
     bool poison = false;                  // debug: a buffer becomes NaN after its last use
+    std::int64_t snapshot = 0;            // bytes of host memory that are held beside the program's buffers
     int number = 0;                       // of the program among the job's, alike on all ranks: Origin::program of its moves
 };
 

@@ -34,6 +34,7 @@ Tasks::Tasks(const Program& program, int rank, Engine& engine, Arena& arena, con
         tasks_[static_cast<std::size_t>(i)].waits = std::move(waits[static_cast<std::size_t>(i)]);
         bind(i, engine);
     }
+    meter_.hold(Tier::host, Book::buffers, options.snapshot);
     memory_ = meter_.peaks();
     if (options.poison) find_dying();
 }

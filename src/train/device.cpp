@@ -37,7 +37,8 @@ NvmeOptions nvme_options(const Config& config) {
 }
 
 Workspace workspace_of(const Config& config) {
-    return {device_workspace(config.device.threads), Engine::staging_bytes(engine_options(config)), NvmeFile::staging_bytes(nvme_options(config))};
+    return {device_workspace(config.device.threads), Engine::staging_bytes(engine_options(config)), NvmeFile::staging_bytes(nvme_options(config)),
+            config.checkpoint.behind_training()};
 }
 
 }  // namespace quadrille

@@ -13,7 +13,7 @@ SaveSettings settings_of(const CheckpointConfig& c) {
     s.directory = c.directory;
     s.hints = c.hints;
     s.keep = c.keep;
-    s.asynchronous = c.asynchronous;
+    s.asynchronous = c.behind_training();
     return s;
 }
 
@@ -32,7 +32,8 @@ std::int64_t bytes_of_checkpoint(const Program& program) {
 
 Saves::Saves(Session& session, Console& console)
     : s_(session), console_(console),
-      saver_(session.world, settings_of(session.config.checkpoint), session.program(), session.coordinate, session.arena()),
+      saver_(session.world, settings_of(session.config.checkpoint), session.program(), session.coordinate, session.arena(),
+             session.snapshot()),
       bytes_(bytes_of_checkpoint(session.program())) {
     if (s_.start.resumes && s_.start.own) newest_ = s_.start.point.step;
     for (const std::string& note : saver_.notes()) console_.print(note);

@@ -25,7 +25,7 @@
 namespace quadrille {
 namespace {
 
-constexpr int own_threads = 3;  // beside the OpenMP team: the engine's progress thread, the loader and the watchdog
+constexpr int own_threads = 4;  // beside the OpenMP team: the engine's progress thread, the loader, the watchdog and saves behind training
 constexpr int training_number = 0, evaluation_number = 1;  // of the programs
 
 OutputUse output_use(const Config& config, const Start& start) {
@@ -221,7 +221,10 @@ void Session::take_memory() {
     std::set<CollectiveGroup> groups;
     for (const Program* p : {&program(), evaluation_program()}) {
         if (!p) continue;
-        for (std::size_t t = 0; t < tier_count; ++t) bytes[t] = std::max(bytes[t], p->peaks[t].arena - p->staging[t]);
+        for (std::size_t t = 0; t < tier_count; ++t) {
+            const std::int64_t snapshot = static_cast<Tier>(t) == Tier::host ? p->snapshot : 0;
+            bytes[t] = std::max(bytes[t], p->peaks[t].arena - p->staging[t] - snapshot);
+        }
         groups.merge(collective_groups(*p));
     }
     EngineOptions engine = engine_options(config);
@@ -235,12 +238,15 @@ void Session::take_memory() {
     const bool beside = shares_memory(engine.algorithm);  // windows cannot lie in the arena, whose pages are this rank's own
     const std::int64_t staging = beside ? 0 : static_cast<std::int64_t>(groups.size()) * Engine::staging_bytes(engine);
     bytes[0] += staging;
+    const std::int64_t snapshot = program().snapshot, snapshot_at = aligned_up(bytes[1], nvme_alignment);
+    if (snapshot > 0) bytes[1] = snapshot_at + snapshot;
     if (bytes[2] > 0) bytes[1] = aligned_up(bytes[1], nvme_alignment) + NvmeFile::staging_bytes(nvme_options(config));
     // Alone in this: what follows is collective, and no rank may be left waiting in it.
     together(world, [&] {
         constexpr std::string_view purpose = "weights, gradients, optimizer state and activations";
         arena_.emplace(std::array{bytes[0], bytes[1], std::int64_t{0}}, purpose, world.rank(), config.device.threads);
     });
+    if (snapshot > 0) snapshot_ = {arena_->data(Tier::host) + snapshot_at, static_cast<std::size_t>(snapshot)};
     engine.staging = {arena_->data(Tier::device) + bytes[0] - staging, static_cast<std::size_t>(staging)};
     open_file(bytes[2]);
     make_executors(engine);
@@ -269,6 +275,7 @@ void Session::make_executors(const EngineOptions& engine) {
         options.threads = config.device.threads;
         options.wire_axes = wire_axes;
         options.number = training_number;
+        options.snapshot = std::ssize(snapshot_);
         train_.emplace(program(), world, *engine_, *arena_, options);
         options.number = evaluation_number;
         if (evaluation) evaluate_.emplace(*evaluation_program(), world, *engine_, *arena_, options);

@@ -55,6 +55,7 @@ class Session {
     Executor& train() { return *train_; }
     Executor& evaluate() { return *evaluate_; }
     Arena& arena() { return *arena_; }
+    std::span<std::byte> snapshot() const { return snapshot_; }   // memory for checkpoints behind training; empty without
 
   private:
     void read_input(const Arguments&);
@@ -75,6 +76,7 @@ class Session {
     Job job_;
     std::unique_ptr<OutputLock> output_lock_;    // rank 0's
     std::optional<Arena> arena_;
+    std::span<std::byte> snapshot_;
     std::optional<Engine> engine_;
     std::optional<Executor> train_, evaluate_;
 };

@@ -32,7 +32,8 @@ constexpr std::array<Subcommand, 4> subcommands = {{
      "  --json FILE   the rows as JSON as well\n"
      "  --size BYTES  of the nvme tier's file (256MiB)\n"},
     {"inspect", "quadrille inspect PATH",
-     "Sums up a run record (run.h5, or the directory that holds one) or a trace (trace.h5), having checked its checksum.\n"},
+     "Sums up a run record (run.h5, or the directory that holds one), a trace (trace.h5) or a checkpoint (a step's folder, or the directory of\n"
+     "steps: its newest), having checked every checksum.\n"},
 }};
 
 const Subcommand* find(const std::string& name) {

@@ -40,9 +40,10 @@ def killed_at_random(trainer):
             if len(ranks) == 2:
                 os.kill(chance.choice(ranks), signal.SIGKILL)
                 kills += 1
-        stdout, stderr = process.communicate(timeout=120)
+        stdout, stderr = process.communicate(timeout=300)
         after = re.search(r"resume: goes on after step (\d+)", stdout)
-        if newest and (not after or int(after[1]) < newest):
+        lost = "begins afresh" in stdout or (after and int(after[1]) < newest)  # killed before it could say where it begins, it says neither
+        if newest and lost:
             complaints.append(f"step {newest} was saved, yet it went on after {after and after[1]}\n{stdout[-1000:]}\n{stderr[-2000:]}")
         begun = int(after[1]) if after else 0
         steps = checkpoints(output)[0]

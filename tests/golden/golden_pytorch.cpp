@@ -94,7 +94,7 @@ Run train(const std::string& model, int steps, std::vector<std::string> override
     const std::string all = std::to_string(steps);
     overrides.insert(overrides.end(), {"train.steps=" + all, "output.log_interval=" + all, "device.threads=1", "output.directory=" + scratch.path()});
     Session session(world(), {"", (folder / (model + ".yaml")).string(), overrides});
-    Trainer trainer(session);
+    Trainer trainer(session, now());
     REQUIRE(trainer.run() == Exit::done);
     Run run{session.record.steps, {}};
     const Program& program = session.program();

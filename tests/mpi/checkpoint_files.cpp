@@ -35,8 +35,8 @@ class Run {
         settings.keep = keep;
         settings.most_bytes = 4096;
         settings.asynchronous = asynchronous;
-        if (asynchronous) snapshot_.resize(1 << 20);
-        saver_ = std::make_unique<Saver>(world(), settings, state_.program(), state_.at(), state_.arena(), snapshot_);
+        const std::span<std::byte> snapshot = asynchronous ? state_.snapshot() : std::span<std::byte>();
+        saver_ = std::make_unique<Saver>(world(), settings, state_.program(), state_.at(), state_.arena(), snapshot);
     }
     Saver& saver() { return *saver_; }
     StateOnGrid& state() { return state_; }
@@ -44,7 +44,6 @@ class Run {
 
   private:
     StateOnGrid state_;
-    std::vector<std::byte> snapshot_;
     std::unique_ptr<Saver> saver_;
 };
 

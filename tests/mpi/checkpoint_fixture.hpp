@@ -61,6 +61,7 @@ class StateOnGrid {
         file.queue_depth = c.offload.queue_depth;
         Workspace workspace;
         workspace.of_disk = NvmeFile::staging_bytes(file);
+        workspace.snapshot = true;
         compiled_ = compile(c, Purpose::training, workspace);
         at_ = compiled_.tables->grid().coordinate(rank);
         const auto peak = [&](Tier t) { return program().peaks[static_cast<std::size_t>(t)].arena; };
@@ -73,6 +74,12 @@ class StateOnGrid {
     const Program& program() const { return compiled_.programs[static_cast<std::size_t>(at_[Axis::pp])]; }
     const Coordinate& at() const { return at_; }
     Arena& arena() { return *arena_; }
+    // The memory that lay_out has set aside for saves behind training.
+    std::span<std::byte> snapshot() const {
+        const auto host = static_cast<std::size_t>(Tier::host);
+        const auto bytes = static_cast<std::size_t>(program().snapshot);
+        return {arena_->data(Tier::host) + program().peaks[host].arena - program().staging[host] - program().snapshot, bytes};
+    }
 
     // Of a base that was trained whole, whose frozen weights have all bits.
     bool whole_base = false;

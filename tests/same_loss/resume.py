@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from trainer import Trainer, check_ledgers, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
+from trainer import Trainer, check_ledgers, h5py, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
 
 import resumed  # noqa: E402
 from cases import MODELS, overrides  # noqa: E402
@@ -126,6 +126,34 @@ def saving_changes_nothing(lab):
     return complaints, ""
 
 
+def stored(folder):
+    """The datasets of a checkpoint as {path: array}."""
+    found = {}
+    with h5py.File(folder / "checkpoint.h5", "r") as file:
+        file.visititems(lambda path, item: found.update({path: item[()]}) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def saves_behind_training(lab):
+    """53: a checkpoint written while training goes on is the one that would have been written at once; what is left out is told; the end waits."""
+    complaints, compared = [], 0
+    for model, split in (("gpt", "dp2"), ("bf16", "dp2 zero3"), ("llama", "tp2"), ("gpt", "pp2 offload.optimizer=nvme")):
+        every = "checkpoint.interval=1 checkpoint.keep=0"
+        straight, _ = lab.record(model, split, "plain", every, fresh=True)
+        behind, stdout = lab.record(model, split, "run", f"{every} checkpoint.asynchronous=true", fresh=True)
+        complaints += [f"{model} {split}: {c}" for c in same_rows(behind, straight)]
+        left_out = {int(step) for step in re.findall(r"checkpoint: that of step (\d+) is left out", stdout)}
+        steps = {int(folder.name[5:]) for folder in (lab.folder / "run/checkpoints").iterdir()}
+        if steps & left_out or steps | left_out != set(range(1, 11)) or 10 not in steps:
+            complaints.append(f"{model} {split}: saved {steps}, left out {left_out}")
+        for step in steps:
+            ours, theirs = stored(lab.step("run", step)), stored(lab.step("plain", step))
+            compared += 1
+            if ours.keys() != theirs.keys() or not all(numpy.array_equal(ours[path], theirs[path]) for path in ours):
+                complaints.append(f"{model} {split}: step {step} is another")
+    return complaints, f"{compared} checkpoints"
+
+
 def long_in_bf16(lab):
     """14: 300 steps in bf16 with a resume at 290 are 300 straight: no counter is kept in bf16."""
     changes = "train.steps=300 output.log_interval=100 train.global_batch_size=2 checkpoint.interval=145 checkpoint.keep=0 optimizer.beta2=0.999"
@@ -190,7 +218,7 @@ def first_step_of_all_grids(lab):
 GROUPS = {
     "equal": [(f"{model}: {split} {changes}".strip(), functools.partial(equal, model=model, split=split, changes=changes, steps=steps))
               for model, split, changes, steps in EQUAL],
-    "long": [(check.__name__, check) for check in (long_in_bf16, rates, saving_changes_nothing)],
+    "long": [(check.__name__, check) for check in (long_in_bf16, rates, saving_changes_nothing, saves_behind_training)],
     "pairs": [(f"written by '{writer}'", functools.partial(pairs, writer=writer)) for writer in WRITERS] +
              [("first_step_of_all_grids", first_step_of_all_grids)],
     "changes": resumed.CHECKS,

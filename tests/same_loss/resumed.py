@@ -129,6 +129,9 @@ def records_of_other_grids(lab):
     third, _ = lab.record("gpt", "tp2", "run", SAVING.replace("steps=6", "steps=7"), record="run-2.h5")
     if third["steps/step"].tolist() != [5, 6, 7]:
         complaints.append(f"run-2.h5 again: {third['steps/step']}")
+    inspected = lab.trainer.run(["inspect", lab.folder / "run"])
+    if not re.search(r"run-2\.h5: .*\n(.*\n)*.* continues +run\.h5, after step 4\n", inspected.stdout):
+        complaints.append(f"inspect tells of another record\n{show(inspected)}")
     new, _ = lab.record("gpt", "tp2", "new", f"{SAVING} checkpoint.resume={lab.folder / 'run/checkpoints'} train.steps=8")
     if not new["attributes"]["continues"].endswith("run/checkpoints/step-00000007") or new["steps/step"].tolist() != [8]:
         complaints.append(f"elsewhere: {new['attributes']}, {new['steps/step']}")

@@ -177,3 +177,29 @@ TEST_CASE("training and evaluation find the state at the same place") {
         }
     }
 }
+
+TEST_CASE("a snapshot lies in host memory, in the ledger, and shrinks with the ranks that hold the same") {
+    constexpr auto host = static_cast<std::size_t>(Tier::host);
+    constexpr auto buffers = static_cast<std::size_t>(Book::buffers);
+    std::int64_t values = 0;  // of parameters and moments
+    std::vector<std::int64_t> bytes;
+    for (const int dp : {1, 2, 4}) {
+        Workspace with;
+        with.snapshot = true;
+        const Config c = on_grid(small_gpt(), dp, 1, 1, 1);
+        const Program plain = compile(c, Purpose::training, {}).programs[0], p = compile(c, Purpose::training, with).programs[0];
+        values = 0;
+        for (const Parameter& q : p.parameters) {
+            std::int64_t n = 3;
+            for (const std::int64_t d : q.shape) n *= d;
+            values += n;
+        }
+        CHECK(plain.snapshot == 0);
+        CHECK(p.peaks[host].books[buffers] == plain.peaks[host].books[buffers] + p.snapshot);
+        CHECK(p.peaks[host].arena == plain.peaks[host].arena + p.snapshot);
+        CHECK(p.snapshot >= 4 * values / dp);
+        bytes.push_back(p.snapshot);
+    }
+    CHECK(bytes[1] < 0.6 * static_cast<double>(bytes[0]));
+    CHECK(bytes[2] < 0.6 * static_cast<double>(bytes[1]));
+}

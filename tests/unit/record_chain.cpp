@@ -14,6 +14,8 @@ namespace fs = std::filesystem;
 namespace {
 
 // As a run that goes on begins: its grid, input and plan, and no steps.
+constexpr std::size_t cells = RunRecord::categories.size();
+
 RunRecord beginning() {
     RunRecord record = sample_record(0);
     record.evaluations.clear();
@@ -40,9 +42,9 @@ TEST_CASE("names: run.h5, run-2.h5 and so on; others are not of the chain") {
 
 TEST_CASE("a checkpoint's seconds are the step's that it follows") {
     RunRecord record = sample_record(2);
-    const double before = record.time_seconds[3 * 12 + 10], wall = record.steps[1].seconds;
+    const double before = record.time_seconds[3 * cells + 10], wall = record.steps[1].seconds;
     record.add_to_last_step(10, {0.25, 0.5});
-    CHECK(record.time_seconds[3 * 12 + 10] == before + 0.5);  // step 2, rank 1
+    CHECK(record.time_seconds[3 * cells + 10] == before + 0.5);  // step 2, rank 1
     CHECK(record.steps[1].seconds == wall + 0.25);
     CHECK(record.steps[0].seconds == wall);
     RunRecord none = sample_record(0);
@@ -60,7 +62,7 @@ TEST_CASE("on the same grid the record goes on: rows up to the step stay, later 
     CHECK(place.note == "record: run.h5 goes on after step 3; its rows of 2 later steps are dropped");
     REQUIRE(record.steps.size() == 3);
     CHECK(record.steps[2].loss == former.steps[2].loss);
-    CHECK(record.time_seconds == std::vector<double>(former.time_seconds.begin(), former.time_seconds.begin() + 3 * 2 * 12));
+    CHECK(record.time_seconds == std::vector<double>(former.time_seconds.begin(), former.time_seconds.begin() + std::ptrdiff_t{3 * 2 * cells}));
     CHECK(record.evaluations.size() == 1);  // after step 2
     CHECK(record.start_time == former.start_time);
     CHECK(record.command == "the later one");
