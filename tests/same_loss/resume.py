@@ -180,6 +180,21 @@ READERS = ("", "dp4 zero1", "dp2 tp2 zero3 offload.optimizer=nvme", "pp4 zero-bu
            "dp3 zero3 shard3 offload.parameters=cpu")
 
 
+def differences(again, straight, step):
+    """Of a run that went on after `step`, on another grid: complaints unless its rows are those of `straight` to rounding; and how far off the next is."""
+    after = straight["steps/step"] > step
+    complaints, worst = [], 0.0
+    for name, allowed in (("loss", 1e-5), ("grad_norm", 1e-4)):
+        ours, theirs = again[f"steps/{name}"], straight[f"steps/{name}"][after]
+        difference = numpy.abs(ours - theirs) / numpy.abs(theirs)
+        worst = max(worst, float(difference[0]))
+        if difference[0] > allowed or difference.max() > 10 * allowed:
+            complaints.append(f"{name} {ours}, straight on {theirs}")
+    if not numpy.array_equal(again["steps/data_hash"], straight["steps/data_hash"][after]):
+        complaints.append("other data")
+    return complaints, worst
+
+
 def pairs(lab, writer):
     """What `writer` saves, every reader goes on from: the next loss, and those after, are the writer's to rounding."""
     model = "odd-llama" if "tp3" in writer else "llama"
@@ -190,16 +205,24 @@ def pairs(lab, writer):
         if model == "odd-llama":
             reader = reader.replace("pp4", "pp2").replace("tp2", "tp3").replace("dp2 tp3", "tp3").replace("sp2 ulysses ", "")
         again, _ = lab.record(model, reader, "again", f"{batch} checkpoint.resume={lab.step('run', 3)}", fresh=True)
-        after = straight["steps/step"] > 3
-        for name, allowed in (("loss", 1e-5), ("grad_norm", 1e-4)):
-            ours, theirs = again[f"steps/{name}"], straight[f"steps/{name}"][after]
-            difference = numpy.abs(ours - theirs) / numpy.abs(theirs)
-            worst = max(worst, float(difference[0]))
-            if difference[0] > allowed or difference.max() > 10 * allowed:
-                complaints.append(f"read by '{reader}': {name} {ours}, straight on {theirs}")
-        if not numpy.array_equal(again["steps/data_hash"], straight["steps/data_hash"][after]):
-            complaints.append(f"read by '{reader}': other data")
+        wrong, off = differences(again, straight, 3)
+        complaints += [f"read by '{reader}': {w}" for w in wrong]
+        worst = max(worst, off)
     return complaints, f"{len(READERS)} readers; relative difference {worst:.1e} at the next step"
+
+
+def empty_slices(lab):
+    """19: norms of 8 elements over 8 and 5 ranks, where most slices are empty: saved, and gone on from by 3 ranks."""
+    changes = "train.steps=6 checkpoint.interval=3 checkpoint.keep=0"
+    complaints, worst = [], 0.0
+    for writer, micro in (("dp8 zero1", 15), ("dp8 zero2", 15), ("dp8 zero3", 15), ("dp8 shard4 zero3", 15), ("dp5 zero3", 24)):
+        straight, _ = lab.record("tiny-120", writer, "run", f"{changes} train.micro_batch_size={micro}", fresh=True)
+        resume = f"train.micro_batch_size=40 checkpoint.resume={lab.step('run', 3)}"
+        again, _ = lab.record("tiny-120", "dp3 zero3", "again", f"{changes} {resume}", fresh=True)
+        wrong, off = differences(again, straight, 3)
+        complaints += [f"saved by '{writer}': {w}" for w in wrong]
+        worst = max(worst, off)
+    return complaints, f"5 writers, read by 'dp3 zero3'; relative difference {worst:.1e} at the next step"
 
 
 def first_step_of_all_grids(lab):
@@ -220,7 +243,7 @@ GROUPS = {
               for model, split, changes, steps in EQUAL],
     "long": [(check.__name__, check) for check in (long_in_bf16, rates, saving_changes_nothing, saves_behind_training)],
     "pairs": [(f"written by '{writer}'", functools.partial(pairs, writer=writer)) for writer in WRITERS] +
-             [("first_step_of_all_grids", first_step_of_all_grids)],
+             [(check.__name__, check) for check in (empty_slices, first_step_of_all_grids)],
     "changes": resumed.CHECKS,
 }
 
