@@ -104,22 +104,35 @@ void require_visible(const Collectives& ranks, const fs::path& path) {
     });
 }
 
-// The step in `folder`, read to its end by all ranks together; throws SharedError{io_failed}.
-Checkpoint read_whole(const Collectives& ranks, const fs::path& folder) {
+// The step in `folder`, read to its end by all ranks together; none where it is damaged, and then `why`. Throws SharedError where it cannot be read.
+std::optional<Checkpoint> read_whole(const Collectives& ranks, const fs::path& folder, std::string& why) {
     require_visible(ranks, folder);
-    const Checkpoint c = unpacked(on_first_rank(ranks, [&] { return packed(read_structures(folder)); }));
+    constexpr char whole = '+', not_whole = '-';
+    const std::string said = on_first_rank(ranks, [&] {
+        try {
+            return whole + packed(read_structures(folder));
+        } catch (const Damaged& e) {
+            return not_whole + std::string(e.what());
+        }
+    });
+    if (said[0] == not_whole) {
+        why = said.substr(1);
+        return {};
+    }
+    Checkpoint c = unpacked(said.substr(1));
     require_visible(ranks, c.file());
-    const std::string damaged = damage(c, sums_of(ranks, c.file(), c.tensors));
-    if (!damaged.empty()) throw SharedError(Exit::io_failed, damaged);
-    return c;
+    why = damage(c, sums_of(ranks, c.file(), c.tensors));
+    return why.empty() ? std::optional(std::move(c)) : std::nullopt;
 }
 
-// A list of paths, as rank 0 sees it, on all ranks.
-std::vector<fs::path> shared_paths(const Collectives& ranks, const std::vector<fs::path>& mine) {
+// The steps in a directory, as rank 0 sees them, on all ranks. Collective.
+std::vector<fs::path> steps_seen(const Collectives& ranks, const fs::path& directory) {
+    const std::string text = on_first_rank(ranks, [&] {
+        Packer p;
+        for (const fs::path& path : steps_in(directory)) p.text(path.string());
+        return p.bytes;
+    });
     std::vector<fs::path> paths;
-    Packer p;
-    for (const fs::path& path : mine) p.text(path.string());
-    const std::string text = ranks.broadcast(p.bytes);
     Unpacker u(text);
     for (std::size_t read = 0; read < text.size(); read += sizeof(std::size_t) + paths.back().string().size()) {
         std::string path;
@@ -138,14 +151,11 @@ const StoredTensor* Checkpoint::find(const std::string& path) const {
 
 Found find_newest(const Collectives& ranks, const fs::path& directory) {
     Found found;
-    for (const fs::path& folder : shared_paths(ranks, steps_in(directory))) {
-        try {
-            found.checkpoint = read_whole(ranks, folder);
-            break;
-        } catch (const SharedError& e) {
-            if (e.exit() != Exit::io_failed) throw;
-            found.passed_over.emplace_back(e.what());
-        }
+    for (const fs::path& folder : steps_seen(ranks, directory)) {
+        std::string why;
+        found.checkpoint = read_whole(ranks, folder, why);
+        if (found.checkpoint) break;
+        found.passed_over.push_back(why);
     }
     return found;
 }
@@ -161,7 +171,12 @@ Found open_checkpoint(const Collectives& ranks, const fs::path& path) {
         return std::string();
     }) == "one";
     require_visible(ranks, path);
-    if (one_step) return {read_whole(ranks, path), {}};
+    if (one_step) {
+        std::string why;
+        Found one{read_whole(ranks, path, why), {}};
+        if (!one.checkpoint) throw SharedError(Exit::io_failed, why);
+        return one;
+    }
     Found found = find_newest(ranks, path);
     if (found.checkpoint) return found;
     throw SharedError(Exit::io_failed, fmt::format("checkpoint.resume: {} holds no whole checkpoint\n{}", path.string(),

@@ -49,8 +49,8 @@ struct Checkpoint {
     const StoredTensor* find(const std::string& path) const;  // nullptr: it has none of this name
 };
 
-// The folders of steps in `directory` by their names, the newest (highest) step first, whole or not. Empty where there is no directory. Not
-// collective.
+// The folders of steps in `directory` by their names, the newest (highest) step first, whole or not. Empty where there is no directory. Throws
+// Error{io_failed} where it cannot be listed. Not collective.
 std::vector<std::filesystem::path> steps_in(const std::filesystem::path& directory);
 
 // The step that a folder's name says; -1 for no such name.
@@ -62,7 +62,8 @@ struct Found {
 };
 
 // resume: auto. Looks in `directory`, newest first, until one is whole: each is read to its end, once over all ranks. None where there is none, or
-// none is whole: passed_over tells. SharedError{refused} where not all ranks see what rank 0 sees.
+// none is whole: passed_over tells. SharedError{refused} where not all ranks see what rank 0 sees; {io_failed} where one cannot be read just now,
+// which is not damage: a run that passed it over for that would do its steps again.
 Found find_newest(const Collectives&, const std::filesystem::path& directory);
 
 // resume: PATH, a step's folder or its parent. SharedError{refused} where it is missing, holds no step, or is not seen by all ranks; {io_failed}

@@ -35,6 +35,8 @@ int flags_of(PlainFile::Open how) {
 
 PlainFile::PlainFile(std::filesystem::path path, Open how)
     : path_(std::move(path)), descriptor_(::open(path_.c_str(), flags_of(how) | O_CLOEXEC, 0666)) {
+    if (descriptor_ < 0 && how != Open::make && (errno == ENOENT || errno == ENOTDIR))
+        throw Damaged(Exit::io_failed, fmt::format("{}: is missing", path_.string()));
     if (descriptor_ < 0) fail(how == Open::make ? "make it" : "open", errno);
 }
 
@@ -45,7 +47,7 @@ PlainFile::~PlainFile() {
 std::int64_t PlainFile::size() const {
     struct stat status {};
     if (::fstat(descriptor_, &status) != 0) fail("open", errno);
-    if (!S_ISREG(status.st_mode)) throw Error(Exit::io_failed, fmt::format("{}: is no file", path_.string()));
+    if (!S_ISREG(status.st_mode)) throw Damaged(Exit::io_failed, fmt::format("{}: is no file", path_.string()));
     return status.st_size;
 }
 
@@ -54,7 +56,7 @@ void PlainFile::read(std::int64_t offset, std::span<std::byte> into) const {
         const ssize_t count = ::pread(descriptor_, into.data(), std::min(into.size(), most_of_a_call), offset);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) fail("read", errno);
-        if (count == 0) throw Error(Exit::io_failed, fmt::format("{}: ends at byte {}, {} bytes too early", path_.string(), offset, into.size()));
+        if (count == 0) throw Damaged(Exit::io_failed, fmt::format("{}: ends at byte {}, {} bytes too early", path_.string(), offset, into.size()));
         into = into.subspan(static_cast<std::size_t>(count));
         offset += count;
     }

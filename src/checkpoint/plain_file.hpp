@@ -1,6 +1,8 @@
 // Files and folders through the system's own calls: reading at a place, appending, syncing. Every failure is Error{io_failed} with the name and the
 // system's reason. Not collective.
 #pragma once
+#include "base/error.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -8,6 +10,9 @@
 #include <span>
 
 namespace quadrille {
+
+// Of a file that is not what was saved: missing, truncated, changed. All other errors say that it could not be read just now, and nothing of it.
+struct Damaged : Error { using Error::Error; };
 
 class PlainFile {
   public:
@@ -18,7 +23,7 @@ class PlainFile {
     PlainFile& operator=(const PlainFile&) = delete;
 
     std::int64_t size() const;
-    // All of `into`, from byte `offset` on; a file that ends before fails.
+    // All of `into`, from byte `offset` on. Throws Damaged where the file ends before.
     void read(std::int64_t offset, std::span<std::byte> into) const;
     void write(std::int64_t offset, std::span<const std::byte> bytes);
     // Takes the space of so many bytes, where the file system can; the file becomes no longer by it.

@@ -49,7 +49,8 @@ struct Saver::State {
     std::vector<std::string> notes;
     std::vector<Saved> finished;
 
-    std::optional<Collectives> behind;  // the thread's
+    std::atomic<std::int64_t> beats = 0;  // of the thread
+    std::optional<Collectives> behind;    // the thread's
     std::thread thread;
     std::atomic<bool> idle = true;
     std::exception_ptr failure;         // the thread's, read when it is idle
@@ -65,7 +66,8 @@ Saver::State::State(const Collectives& r, SaveSettings s, const Program& p, cons
     }
     require(!settings.asynchronous || std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) <= std::ssize(snapshot),
             "checkpoint: the snapshot does not fit");
-    if (settings.asynchronous) behind.emplace(ranks.comm());
+    require(!settings.asynchronous || settings.fail_alone, "checkpoint: a thread needs a way to end the job");
+    if (settings.asynchronous) behind.emplace(ranks.comm(), &beats);
     on_first_rank(ranks, [&] {
         notes = remove_leftovers(settings.directory);
         return std::string();
@@ -130,7 +132,7 @@ Saved Saver::State::write(const Collectives& by, const TrainingPoint& point, con
     on_first_rank(by, [&] {
         seal_file(file, stored_of(tensors));
         folder->keep();
-        remove_old(settings.directory, point.step, settings.keep);
+        saved.notes = remove_old(settings.directory, point.step, settings.keep);
         return std::string();
     });
     return saved;
@@ -146,7 +148,10 @@ void Saver::State::serve(TrainingPoint point, double begin) {
     try {
         written = write(*behind, point, nullptr);
         written.seconds = now() - begin;
-    } catch (...) {
+    } catch (const SharedError&) {
+        failure = std::current_exception();
+    } catch (const std::exception& e) {
+        settings.fail_alone(e);
         failure = std::current_exception();
     }
     idle = true;
@@ -187,7 +192,11 @@ bool Saver::save(const TrainingPoint& point) {
 
 void Saver::finish() {
     State& s = *state_;
-    while (!s.ranks.all(s.idle)) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    // Waits here for what this rank does, and is seen to get on only as far as that does: the watchdog looks on.
+    for (std::int64_t seen = s.beats; !s.idle; std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
+        if (const std::int64_t now = s.beats; std::exchange(seen, now) != now) s.ranks.beat();
+    }
+    s.ranks.barrier();
     s.join();
 }
 

@@ -20,6 +20,8 @@ struct SaveSettings {
     std::int64_t keep = 2;                             // checkpoint.keep: so many of the steps up to the saved one stay; 0: all
     bool asynchronous = false;                         // checkpoint.asynchronous
     std::int64_t most_bytes = std::int64_t{64} << 20;  // that a rank writes in one call, where the memory is there
+    // What a thread that saves behind training does when it has failed alone, and the others would wait for it for ever: must end the job.
+    std::function<void(const std::exception&)> fail_alone = {};
 };
 
 // A finished save.
@@ -27,6 +29,7 @@ struct Saved {
     std::filesystem::path folder;
     std::int64_t step = 0, bytes = 0;
     double seconds = 0;            // from call to whole; of an asynchronous one most of them behind training
+    std::vector<std::string> notes = {};  // rank 0's: older ones that could not be removed
 };
 
 class Saver {

@@ -56,12 +56,27 @@ bool exchanged(const fs::path& a, const fs::path& b) {
 #endif
 }
 
-// First out of its name, so that no half of a checkpoint ever has one.
+// What is in a folder; nothing where there is none.
+std::vector<fs::path> entries(const fs::path& folder) {
+    std::vector<fs::path> found;
+    std::error_code reason;
+    for (fs::directory_iterator at(folder, reason), end; !reason && at != end; at.increment(reason)) found.push_back(at->path());
+    if (reason && reason != std::errc::no_such_file_or_directory && reason != std::errc::not_a_directory) fail(folder, "list it", reason);
+    return found;
+}
+
+// Out of its name, so that no half of a checkpoint ever has one. Returns the new one.
+fs::path set_aside(const fs::path& folder) {
+    std::error_code reason;
+    const fs::path aside = fmt::format("{}{}{}-{}-old", folder.string(), partial_mark, host_name(), ::getpid());
+    fs::rename(folder, aside, reason);
+    if (reason) fail(folder, "rename", reason);
+    return aside;
+}
+
 void remove_step(const fs::path& folder) {
     std::error_code reason;
-    const fs::path gone = fmt::format("{}{}{}-{}-old", folder.string(), partial_mark, host_name(), ::getpid());
-    fs::rename(folder, gone, reason);
-    if (!reason) fs::remove_all(gone, reason);
+    fs::remove_all(set_aside(folder), reason);
     if (reason) fail(folder, "remove", reason);
 }
 
@@ -94,9 +109,8 @@ std::int64_t step_of(const fs::path& folder) {
 
 std::vector<fs::path> steps_in(const fs::path& directory) {
     std::vector<fs::path> steps;
-    std::error_code unreadable;
-    for (const auto& entry : fs::directory_iterator(directory, unreadable))
-        if (step_of(entry.path()) >= 0) steps.push_back(entry.path());
+    for (const fs::path& path : entries(directory))
+        if (step_of(path) >= 0) steps.push_back(path);
     std::sort(steps.begin(), steps.end(), [](const fs::path& a, const fs::path& b) { return step_of(a) > step_of(b); });
     return steps;
 }
@@ -129,27 +143,31 @@ void PartialFolder::keep() {
         path_.clear();
         return;
     }
-    if (there) remove_step(step_);
+    const fs::path former = there ? set_aside(step_) : fs::path();
     fs::rename(path_, step_, reason);
     if (reason) fail(path_, "rename", reason);
     path_.clear();
     sync_folder(directory_);
+    if (there) fs::remove_all(former, reason);
 }
 
-void remove_old(const fs::path& directory, std::int64_t step, std::int64_t keep) {
-    if (keep == 0) return;
+std::vector<std::string> remove_old(const fs::path& directory, std::int64_t step, std::int64_t keep) {
+    std::vector<std::string> failed;
+    if (keep == 0) return failed;
     std::int64_t seen = 0;
-    for (const fs::path& folder : steps_in(directory))
-        if (step_of(folder) <= step && ++seen > keep) remove_step(folder);
+    try {
+        for (const fs::path& folder : steps_in(directory))
+            if (step_of(folder) <= step && ++seen > keep) remove_step(folder);
+    } catch (const Error& e) {
+        failed.emplace_back(e.what());
+    }
+    return failed;
 }
 
 std::vector<std::string> remove_leftovers(const fs::path& directory) {
     std::vector<std::string> notes;
-    std::error_code unreadable;
-    std::vector<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(directory, unreadable))
-        if (maker_of(entry.path().filename().string()).second > 0) found.push_back(entry.path());
-    for (const fs::path& folder : found) {
+    for (const fs::path& folder : entries(directory)) {
+        if (maker_of(folder.filename().string()).second <= 0) continue;
         const auto [host, process] = maker_of(folder.filename().string());
         bool locks = false;
         const int lock = locked(folder, locks);

@@ -29,9 +29,9 @@ class PartialFolder {
     int lock_ = -1;
 };
 
-// Removes all steps up to `step` but the newest `keep` of them; newer ones, of a run that went further, stay. keep 0: removes nothing. Throws
-// Error{io_failed}.
-void remove_old(const std::filesystem::path& directory, std::int64_t step, std::int64_t keep);
+// Removes all steps up to `step` but the newest `keep` of them; newer ones, of a run that went further, stay. keep 0: removes nothing. Returns a
+// sentence where it could not go on: the new one is whole all the same.
+std::vector<std::string> remove_old(const std::filesystem::path& directory, std::int64_t step, std::int64_t keep);
 
 // Removes the folders that saves of dead processes have left; a sentence for each, also for those that may be alive elsewhere and so stay.
 std::vector<std::string> remove_leftovers(const std::filesystem::path& directory);

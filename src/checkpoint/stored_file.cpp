@@ -33,7 +33,9 @@ struct FreeHash {
     void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
 };
 
-[[noreturn]] void damaged(const fs::path& file, const std::string& why) { throw Error(Exit::io_failed, fmt::format("{}: {}", file.string(), why)); }
+[[noreturn]] void damaged(const fs::path& file, const std::string& why) {
+    throw Damaged(Exit::io_failed, fmt::format("{}: {}", file.string(), why));
+}
 
 // ---- the seal ----
 // XXH3-64 of the file's bytes up to `end` that are in no line's range; the lines ascend.

@@ -18,7 +18,8 @@ void make_file(const std::filesystem::path& file, const TrainingPoint& point, st
 // Writes the tensors' checksums and that of all into the file that make_file has made, and seals it. Throws Error{io_failed}.
 void seal_file(const std::filesystem::path& file, const std::vector<StoredTensor>& tensors);
 
-// The checkpoint in `folder`; the tensors' values are not looked at. Throws Error{io_failed} with file and reason where anything else is damaged.
+// The checkpoint in `folder`; the tensors' values are not looked at. Throws Damaged with file and reason where anything else is not what was saved,
+// and Error{io_failed} where it cannot be read: HDF5 comes after the seal, so what it does not take is a lock or another program's.
 Checkpoint read_structures(const std::filesystem::path& folder);
 
 // XXH3-64 of all checksums, 8 bytes each, in the order of their paths.

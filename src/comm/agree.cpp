@@ -1,5 +1,7 @@
 #include "comm/agree.hpp"
 
+#include "base/say.hpp"
+
 namespace quadrille {
 namespace {
 
@@ -38,6 +40,17 @@ std::string on_first_rank(const Collectives& ranks, const std::function<std::str
     if (ranks.rank() == 0) failure = verdict(ranks, [&] { text = work(); });
     throw_shared(ranks.broadcast(failure));
     return ranks.broadcast(text);
+}
+
+void end_alone(const World& world, const std::exception& e) {
+    Exit exit = Exit::no_memory;
+    try {
+        const Failure failure = failure_of(e);
+        exit = failure.exit;
+        if (world.speaks_first()) say(fmt::format("rank {}: {}", world.rank(), failure.message));
+    } catch (...) {  // no memory for the sentence
+    }
+    world.abort(exit);
 }
 
 }  // namespace quadrille

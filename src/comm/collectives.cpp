@@ -64,6 +64,7 @@ void Collectives::release() {
 
 void Collectives::beat() const {
     if (evidence_) evidence_->beat();
+    if (beats_) ++*beats_;
 }
 
 void Collectives::barrier() const {

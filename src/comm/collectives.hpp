@@ -5,6 +5,7 @@
 #pragma once
 #include <mpi.h>
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -21,9 +22,9 @@ void mpi_check(int rc, Location at = Location::current());
 
 class Collectives {
   public:
-    // On a duplicate of this communicator, for another thread: what waits in it is not told in the rank's evidence. Collective over its ranks, as is
-    // the end.
-    explicit Collectives(MPI_Comm of) { take(of); }
+    // On a duplicate of this communicator, for another thread: what waits in it is not told in the rank's evidence, and what gets on is counted in
+    // `beats`, if there is one. Collective over its ranks, as is the end.
+    explicit Collectives(MPI_Comm of, std::atomic<std::int64_t>* beats = nullptr) : beats_(beats) { take(of); }
     ~Collectives() { release(); }
     Collectives(const Collectives&) = delete;
     Collectives& operator=(const Collectives&) = delete;
@@ -48,7 +49,7 @@ class Collectives {
     // The same for texts of any lengths, rank by rank, in messages of up to `piece` bytes.
     std::vector<std::string> gather(const std::string& text, std::int64_t piece = std::int64_t{1} << 30) const;
 
-    // Tells the rank's evidence that something has got on.
+    // Tells that something has got on.
     void beat() const;
 
   protected:
@@ -61,6 +62,7 @@ class Collectives {
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = 0, size_ = 1;
     Evidence* evidence_ = nullptr;
+    std::atomic<std::int64_t>* beats_ = nullptr;
 };
 
 }  // namespace quadrille

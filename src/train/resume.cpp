@@ -130,6 +130,7 @@ Start find_start(const Collectives& ranks, const Config& c) {
     if (resume == "auto") found = find_newest(ranks, c.checkpoint.directory);
     else if (resume != "none") found = open_checkpoint(ranks, resume);
     for (const std::string& reason : found.passed_over) start.warnings.push_back("checkpoint.resume: passed over: " + reason);
+    start.passed_over = !found.passed_over.empty();
     start.checkpoint = std::move(found.checkpoint);
     if (resume == "auto" && !start.checkpoint)
         start.notes.push_back(fmt::format("resume: no {}checkpoint in {}, so the run begins afresh", found.passed_over.empty() ? "" : "whole ",
@@ -150,6 +151,7 @@ Start find_start(const Collectives& ranks, const Config& c) {
 
 void note_loaded(Start& start, const Loaded& loaded, const Program& training) {
     const auto note = [&](const std::string& what) { start.notes.push_back("resume: " + what); };
+    start.load_seconds = loaded.seconds;
     note(fmt::format("{} loaded in {}", format_bytes(loaded.bytes), format_seconds(loaded.seconds)));
     if (!loaded.fresh_parameters.empty()) note("begin anew, for the checkpoint has none: " + listed(loaded.fresh_parameters));
     if (!loaded.unused.empty()) note("of no use here, for this model has none: " + listed(loaded.unused));
@@ -165,7 +167,7 @@ std::vector<std::string> clear_checkpoints(const Config& c, const Start& start) 
         const bool goes_on = start.resumes && start.own;
         if (goes_on && step_of(folder) <= start.point.step) continue;
         std::error_code reason;
-        if (!goes_on && c.output.overwrite) {
+        if (!goes_on && c.output.overwrite && !start.passed_over) {
             fs::remove_all(folder, reason);
             said.push_back(fmt::format("checkpoint.directory: {} is removed, as output.overwrite asks", folder.string()));
         } else {

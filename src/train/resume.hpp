@@ -15,7 +15,9 @@ struct Start {
     std::optional<Checkpoint> checkpoint;      // whose state is loaded
     bool resumes = false;                      // goes on from it; else it gives the weights alone, under new adapters
     bool own = false;                          // it lies in this run's checkpoint.directory
+    bool passed_over = false;                  // newer ones are damaged
     TrainingPoint point;                       // where the loop begins
+    double load_seconds = 0;                   // that loading has taken
     std::vector<std::string> notes, warnings;  // to be printed, on rank 0
 
     DataPosition data() const { return {point.step, point.sequences}; }
@@ -30,7 +32,7 @@ Start find_start(const Collectives&, const Config&);
 void note_loaded(Start&, const Loaded&, const Program& training);
 
 // Puts the folders of steps out of this run's way, in checkpoint.directory: of a run that goes on, those after its step; else all. They are renamed,
-// or removed where output.overwrite asks for that. Rank 0's. Returns a sentence for each; throws Error{io_failed}.
+// or removed where output.overwrite asks for that and none has been found damaged. Rank 0's. Returns a sentence for each; throws Error{io_failed}.
 std::vector<std::string> clear_checkpoints(const Config&, const Start&);
 
 }  // namespace quadrille

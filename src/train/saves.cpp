@@ -8,12 +8,13 @@
 namespace quadrille {
 namespace {
 
-SaveSettings settings_of(const CheckpointConfig& c) {
+SaveSettings settings_of(const CheckpointConfig& c, const World& world) {
     SaveSettings s;
     s.directory = c.directory;
     s.hints = c.hints;
     s.keep = c.keep;
     s.asynchronous = c.behind_training();
+    s.fail_alone = [&world](const std::exception& e) { end_alone(world, e); };
     return s;
 }
 
@@ -32,10 +33,11 @@ std::int64_t bytes_of_checkpoint(const Program& program) {
 
 Saves::Saves(Session& session, Console& console)
     : s_(session), console_(console),
-      saver_(session.world, settings_of(session.config.checkpoint), session.program(), session.coordinate, session.arena(),
+      saver_(session.world, settings_of(session.config.checkpoint, session.world), session.program(), session.coordinate, session.arena(),
              session.snapshot()),
       bytes_(bytes_of_checkpoint(session.program())) {
     if (s_.start.resumes && s_.start.own) newest_ = s_.start.point.step;
+    slowest_ = s_.start.load_seconds;  // what it takes to read one is the best guess of what it takes to write one
     for (const std::string& note : saver_.notes()) console_.print(note);
 }
 
@@ -44,10 +46,12 @@ bool Saves::due(std::int64_t step) const {
     return interval > 0 && step > 0 && step != newest_ && (step % interval == 0 || step == s_.config.train.steps);
 }
 
-double Saves::seconds_needed() const {
+double Saves::seconds_needed(double left) const {
     constexpr double margin = 1.5, slow_disk = 200e6, ending = 2;  // bytes a second; seconds that the job's end takes
-    const double save = slowest_ > 0 ? slowest_ : static_cast<double>(bytes_) / slow_disk;
-    return ending + margin * save;
+    constexpr double most = 0.25;  // of the time left, where it is a guess
+    const int saves = s_.config.checkpoint.behind_training() ? 2 : 1;  // the one under way too
+    const double guess = std::min(static_cast<double>(bytes_) / slow_disk, most * std::max(0.0, left));
+    return ending + margin * saves * (slowest_ > 0 ? slowest_ : guess);
 }
 
 void Saves::save(const TrainingPoint& point, bool must) {
@@ -71,6 +75,7 @@ void Saves::tell_saved() {
     for (const Saved& saved : saver_.saved()) {
         slowest_ = std::max(slowest_, saved.seconds);
         bytes_ = saved.bytes;
+        for (const std::string& note : saved.notes) console_.warning("checkpoint: an older one stays: " + note);
         console_.print(fmt::format("checkpoint: {}, {} in {}", saved.folder.string(), format_bytes(saved.bytes), format_seconds(saved.seconds)));
     }
 }

@@ -15,8 +15,9 @@ class Saves {
     bool due(std::int64_t step) const;
     // The step whose checkpoint stands in checkpoint.directory, saved by this run or where it has begun; -1: none.
     std::int64_t newest() const { return newest_; }
-    // Seconds that a save will take: what the slowest so far took and half as much again, or an estimate from its bytes.
-    double seconds_needed() const;
+    // Seconds that a stop will take: what the slowest save so far took (at first: what loading took) and half as much again; else a guess from its
+    // bytes, at most a part of the `left` seconds that the job has.
+    double seconds_needed(double left) const;
 
     // Saves the state between two steps. Where a save behind training is under way it says that this one is left out, or with `must` waits for it.
     // Throws SharedError{io_failed}.

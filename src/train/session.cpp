@@ -57,10 +57,17 @@ Session::Session(World& w, const Arguments& arguments) : world(w) {
     if (!replaced.empty()) warnings.push_back(replaced);
     describe(arguments);
     take_memory();
-    load_state();
-    notes.insert(notes.begin(), start.notes.begin(), start.notes.end());
-    // Last, so that a run that cannot begin leaves what an earlier one has left.
-    on_first_rank(world, [&] { create_directories(); return std::string(); });
+    try {
+        load_state();
+        notes.insert(notes.begin(), start.notes.begin(), start.notes.end());
+        // Last, so that a run that cannot begin leaves what an earlier one has left.
+        on_first_rank(world, [&] { create_directories(); return std::string(); });
+    } catch (const SharedError&) {
+        throw;
+    } catch (...) {  // this rank alone: the engine must not wait for the others where it ends
+        engine_->fail(std::current_exception());
+        throw;
+    }
 }
 
 void Session::read_input(const Arguments& arguments) {

@@ -1,5 +1,6 @@
 #include "train/stop.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -97,6 +98,8 @@ Stop::Stop(const World& world, double begun, double time_limit)
     // Once: from here on the steady clock counts, which nobody sets.
     if (const auto left = seconds_of_job()) slurm_end_at_ = now() + *left;
 }
+
+double Stop::seconds_left() const { return std::min(slurm_end_at_, time_limit_at_) - now(); }
 
 std::int64_t Stop::wish(double needed) const {
     if (reason_) return packed(*reason_);

@@ -37,6 +37,8 @@ class Stop {
     // `begun`: when the process began, on now(). time_limit: in seconds from there; 0: none. Collective, as is all below.
     Stop(const World&, double begun, double time_limit);
 
+    // Until the end of this rank's time; infinite where it has none.
+    double seconds_left() const;
     // A vote begins. `needed`: seconds from now that it takes to pass by the next vote's end and to stop then.
     void begin(double needed);
     void end();

@@ -26,18 +26,6 @@ Arguments arguments_of(int argc, char** argv, const Words& words, double begun) 
     return a;
 }
 
-// A failure of one rank alone must end all, whether or not it can be told of: the others would wait for it for ever.
-[[noreturn]] void end_alone(const World& world, const std::exception& e) {
-    Exit exit = Exit::no_memory;
-    try {
-        const Failure failure = failure_of(e);
-        exit = failure.exit;
-        if (world.speaks_first()) say(fmt::format("rank {}: {}", world.rank(), failure.message));
-    } catch (...) {  // no memory for the sentence
-    }
-    world.abort(exit);
-}
-
 // What all ranks have failed of is said first, for closing the record may fail too.
 Exit close_after(Trainer& trainer, const World& world, const SharedError& failure) {
     const bool speaks = world.rank() == 0;

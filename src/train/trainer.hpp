@@ -37,7 +37,7 @@ class Trainer {
     void save(std::int64_t step, bool must);
     Exit stop(std::int64_t step);
     // Seconds from now by which the ranks can have stopped, if they go on for so many more steps, or batches of an evaluation.
-    double needed(int more) const { return more * slowest_ + saves_.seconds_needed(); }
+    double needed(int more) const { return more * slowest_ + saves_.seconds_needed(stop_.seconds_left()); }
     TrainingPoint point(std::int64_t step) const;
     bool diverged(const StepResult&, std::int64_t step);
     bool overflowed(std::int64_t step);    // of gradients, in fp16. Whether the run must end

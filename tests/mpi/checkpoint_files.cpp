@@ -35,6 +35,7 @@ class Run {
         settings.keep = keep;
         settings.most_bytes = 4096;
         settings.asynchronous = asynchronous;
+        settings.fail_alone = [](const std::exception&) { MPI_Abort(MPI_COMM_WORLD, 1); };
         const std::span<std::byte> snapshot = asynchronous ? state_.snapshot() : std::span<std::byte>();
         saver_ = std::make_unique<Saver>(world(), settings, state_.program(), state_.at(), state_.arena(), snapshot);
     }
@@ -154,7 +155,7 @@ TEST_CASE("damage is named, and the newest whole one found behind it") {
          [](const Checkpoint& c) { Hdf5Id(H5Fcreate(c.file().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose); }},
         {"another file", "does not end with the seal of a checkpoint",
          [](const Checkpoint& c) { std::ofstream(c.file()) << std::string(5000, 'a'); }},
-        {"no file", "cannot open: No such file", [](const Checkpoint& c) { fs::remove(c.file()); }},
+        {"no file", "is missing", [](const Checkpoint& c) { fs::remove(c.file()); }},
         {"a folder in the file's place", "is no file",
          [](const Checkpoint& c) {
              fs::remove(c.file());
@@ -251,10 +252,11 @@ TEST_CASE("a save that fails leaves nothing, and what was there as it was") {
     CHECK(says(failure_of([&] { wrong.saver().save(point_at(1)); }), "cannot"));
 }
 
-TEST_CASE("a file that another process has locked: the message names the lock and what turns it off") {
+TEST_CASE("a file that another process has locked: the message names the lock and what turns it off; it is not taken for damage") {
     if (const char* off = std::getenv("HDF5_USE_FILE_LOCKING"); off && std::string(off) == "FALSE") return;
     const SharedDirectory directory;
     Run run(directory.path());
+    run.save(0);
     run.save(1);
     const fs::path file = directory.path() / "step-00000001" / "checkpoint.h5";
     int held = -1;
@@ -265,6 +267,7 @@ TEST_CASE("a file that another process has locked: the message names the lock an
     const std::string said = failure_of([&] { open_checkpoint(world(), directory.path() / "step-00000001"); });
     CHECK(says(said, "unable to lock file"));
     CHECK(says(said, "HDF5_USE_FILE_LOCKING=FALSE"));
+    CHECK(failure_of([&] { find_newest(world(), directory.path()); }) == said);
     on_first([&] { ::close(held); });
     CHECK(open_checkpoint(world(), file.parent_path()).checkpoint->point.step == 1);
 }

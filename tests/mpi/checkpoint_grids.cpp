@@ -90,6 +90,7 @@ void save(const Config& from, const std::filesystem::path& directory, const std:
     settings.most_bytes = 2048;
     settings.hints = {{"romio_ds_write", "disable"}, {"no such hint", "harmless"}};
     settings.asynchronous = behind;
+    settings.fail_alone = [](const std::exception&) { MPI_Abort(MPI_COMM_WORLD, 1); };
     Saver saver(job.get(), settings, state.program(), state.at(), state.arena(), state.snapshot());
     CHECK(saver.save(point_at(7)));
     saver.finish();

@@ -181,7 +181,7 @@ READERS = ("", "dp4 zero1", "dp2 tp2 zero3 offload.optimizer=nvme", "pp4 zero-bu
 
 
 def differences(again, straight, step):
-    """Of a run that went on after `step`, on another grid: complaints unless its rows are those of `straight` to rounding; and how far off the next is."""
+    """Of a run that went on after `step` on another grid: complaints unless its rows are those of `straight` to rounding; how far off the next is."""
     after = straight["steps/step"] > step
     complaints, worst = [], 0.0
     for name, allowed in (("loss", 1e-5), ("grad_norm", 1e-4)):
