@@ -2,7 +2,7 @@
 //
 // Owns DIRECTORY/run.h5 (or run-2.h5, record/chain.hpp) and the temporary file beside it. Invariant: it is either absent or a whole, closed HDF5 file
 // that any reader can open, also after a crash or a power cut; it is replaced by a rename. It is rank 0's: nothing here is collective,
-// and like every HDF5 call it must come from the rank's one HDF5 thread.
+// and it waits for whoever else of the process is in HDF5 (record/hdf5.hpp).
 #pragma once
 #include "record/run_record.hpp"
 
