@@ -133,7 +133,8 @@ TEST_CASE("the wire: packets' bytes and whole sums, and what it would carry with
         c.compression.bits = 4;
         const Plan made = plan(c);
         std::int64_t elements = 0;
-        for (const Flat& f : compiled(c).programs[0].flats) elements += f.length;
+        const Compiled all = compiled(c);
+        for (const Flat& f : all.programs[0].flats) elements += f.length;
         CHECK(made.programs[0].uncompressed == whole.wire);
         // Of each reduce-scatter's elements, 3 of 4 of 4 bytes, half a byte and a step for each block go.
         CHECK(whole.wire.at("dp") - made.programs[0].wire.at("dp") ==
@@ -173,7 +174,8 @@ TEST_CASE("without feedback, whole gradients take no memory that they did not; w
             return std::pair(p.peaks[0].books[static_cast<std::size_t>(Book::gradients)], p.peaks[0].arena);
         };
         std::int64_t elements = 0;
-        for (const Flat& f : compiled(c).programs[0].flats) elements += f.length;
+        const Compiled all = compiled(c);
+        for (const Flat& f : all.programs[0].flats) elements += f.length;
         const auto before = books(c), without = books(with(with(c, packed(CompressionMethod::bf16, false)), all_units)),
                    feedback = books(with(with(c, in_halves), all_units));
         CHECK(without.first == before.first);
