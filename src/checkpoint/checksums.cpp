@@ -1,13 +1,11 @@
 #include "checkpoint/checksums.hpp"
 
+#include "checkpoint/running_hash.hpp"
 #include "checkpoint/transfer.hpp"
-
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <numeric>
 #include <queue>
 
@@ -16,10 +14,6 @@ namespace {
 
 constexpr std::int64_t part_bytes = std::int64_t{4} << 20;  // that a rank reads at once, whole values
 constexpr std::int64_t part_values = part_bytes / static_cast<std::int64_t>(sizeof(float));
-
-struct FreeHash {
-    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-};
 
 // Which rank reads which tensor: the largest first, each to the rank that has least so far.
 std::vector<int> readers_of(const std::vector<StoredTensor>& tensors, int ranks) {
@@ -42,19 +36,18 @@ std::vector<int> readers_of(const std::vector<StoredTensor>& tensors, int ranks)
 }  // namespace
 
 Sums sums_of(const PlainFile& file, const StoredTensor& tensor, const std::function<void()>& beat) {
-    const std::unique_ptr<XXH3_state_t, FreeHash> state(XXH3_createState());
-    XXH3_64bits_reset(state.get());
+    RunningHash hash;
     std::vector<float> part(static_cast<std::size_t>(std::min(part_bytes, tensor.bytes)) / sizeof(float));
     Sums sums;
     const std::int64_t values = tensor.bytes / static_cast<std::int64_t>(sizeof(float));
     for (std::int64_t at = 0; at < values; at += part_values) {
         const std::span<float> now = std::span(part).first(static_cast<std::size_t>(std::min(part_values, values - at)));
         file.read(tensor.offset + at * static_cast<std::int64_t>(sizeof(float)), std::as_writable_bytes(now));
-        XXH3_64bits_update(state.get(), now.data(), now.size_bytes());
+        hash.add(std::as_bytes(now));
         sums.fingerprint += fingerprint(at, now.data(), std::ssize(now));
         beat();
     }
-    sums.checksum = XXH3_64bits_digest(state.get());
+    sums.checksum = hash.value();
     return sums;
 }
 

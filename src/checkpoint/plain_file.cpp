@@ -1,6 +1,6 @@
 #include "checkpoint/plain_file.hpp"
 
-#include "base/error.hpp"
+#include "record/replace_file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,9 +15,6 @@ namespace {
 
 constexpr std::size_t most_of_a_call = std::size_t{1} << 30;  // bytes
 constexpr std::int64_t part_to_sync = std::int64_t{1} << 30;  // bytes between two beats
-
-// Some file systems cannot sync and say so; the write itself was checked.
-bool cannot_sync(int reason) { return reason == EINVAL || reason == ENOTSUP || reason == EROFS; }
 
 // Told once per open file: whoever is told must say so.
 bool failed_to_write(int reason) { return reason == EIO || reason == ENOSPC || reason == EDQUOT || reason == EFBIG; }
@@ -98,29 +95,12 @@ void PlainFile::sync(const std::function<void()>& beat) {
         beat();
     }
 #endif
-    while (::fsync(descriptor_) != 0) {
-        if (errno == EINTR) continue;
-        if (cannot_sync(errno)) return;
-        fail("sync", errno);
-    }
+    quadrille::sync(descriptor_, path_);
     beat();
 }
 
 void PlainFile::fail(const char* doing, int reason) const {
     throw Error(Exit::io_failed, fmt::format("{}: cannot {}: {}", path_.string(), doing, std::strerror(reason)));
-}
-
-void sync_folder(const std::filesystem::path& folder) {
-    const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int reason = descriptor < 0 ? errno : 0;
-    while (descriptor >= 0 && ::fsync(descriptor) != 0) {
-        if (errno == EINTR) continue;
-        reason = errno;
-        break;
-    }
-    if (descriptor >= 0) ::close(descriptor);
-    if (reason != 0 && !cannot_sync(reason))
-        throw Error(Exit::io_failed, fmt::format("{}: cannot sync: {}", folder.string(), std::strerror(reason)));
 }
 
 }  // namespace quadrille

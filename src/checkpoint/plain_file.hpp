@@ -39,7 +39,4 @@ class PlainFile {
     int descriptor_ = -1;
 };
 
-// A folder's entries are on the disk.
-void sync_folder(const std::filesystem::path& folder);
-
 }  // namespace quadrille

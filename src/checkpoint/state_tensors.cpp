@@ -24,10 +24,8 @@ std::string dataset_path(const std::string& parameter, StateKind what) {
 }
 
 bool has_state(const Program& training, int parameter, StateKind what) {
-    for (std::size_t u = 0; u < training.flats.size(); ++u)
-        for (const FlatSegment& s : training.flats[u].segments)
-            if (s.parameter == parameter) return training.initial_state(what, static_cast<std::int32_t>(u)) >= 0;
-    return false;
+    const auto found = training.find(parameter);
+    return found && training.initial_state(what, static_cast<std::int32_t>(found->unit)) >= 0;
 }
 
 std::vector<StateTensor> state_tensors(const Collectives& ranks, const Program& training) {

@@ -1,8 +1,8 @@
 #include "checkpoint/steps.hpp"
 
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 #include "checkpoint/checkpoint.hpp"
-#include "checkpoint/plain_file.hpp"
 #include "record/replace_file.hpp"
 
 #include <fcntl.h>
@@ -23,12 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view step_prefix = "step-";
-
-std::string host_name() {
-    char host[256] = "";
-    ::gethostname(host, sizeof host - 1);
-    return host;
-}
 
 [[noreturn]] void fail(const fs::path& path, const std::string& doing, const std::error_code& reason) {
     throw Error(Exit::io_failed, fmt::format("{}: cannot {}: {}", path.string(), doing, reason.message()));

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "checkpoint/plain_file.hpp"
+#include "checkpoint/running_hash.hpp"
 #include "record/hdf5.hpp"
 #include "record/version.hpp"
 
@@ -12,7 +13,6 @@
 #include <bit>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <set>
 
 namespace quadrille {
@@ -29,10 +29,6 @@ static_assert(std::endian::native == std::endian::little);
 struct Line { std::uint64_t offset, bytes, checksum; };
 struct Footer { std::uint64_t structure_bytes, structures, lines, seal; std::array<char, 8> mark; };
 
-struct FreeHash {
-    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-};
-
 [[noreturn]] void damaged(const fs::path& file, const std::string& why) {
     throw Damaged(Exit::io_failed, fmt::format("{}: {}", file.string(), why));
 }
@@ -40,14 +36,13 @@ struct FreeHash {
 // ---- the seal ----
 // XXH3-64 of the file's bytes up to `end` that are in no line's range; the lines ascend.
 std::uint64_t hash_of_structures(const PlainFile& file, const std::vector<Line>& lines, std::int64_t end) {
-    const std::unique_ptr<XXH3_state_t, FreeHash> state(XXH3_createState());
-    XXH3_64bits_reset(state.get());
+    RunningHash hash;
     std::vector<std::byte> buffer(1 << 20);
     const auto take = [&](std::int64_t from, std::int64_t to) {
         while (from < to) {
             const std::span part = std::span(buffer).first(static_cast<std::size_t>(std::min<std::int64_t>(to - from, std::ssize(buffer))));
             file.read(from, part);
-            XXH3_64bits_update(state.get(), part.data(), part.size());
+            hash.add(part);
             from += std::ssize(part);
         }
     };
@@ -57,7 +52,7 @@ std::uint64_t hash_of_structures(const PlainFile& file, const std::vector<Line>&
         at = static_cast<std::int64_t>(line.offset + line.bytes);
     }
     take(at, end);
-    return XXH3_64bits_digest(state.get());
+    return hash.value();
 }
 
 std::vector<std::byte> seal_bytes(const std::vector<Line>& lines, Footer footer) {

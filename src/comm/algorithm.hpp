@@ -1,5 +1,5 @@
 // The ways in which a collective can be carried, and which of them serves a move. Pure: the choice is a function of what all members
-// of the group know alike, so all make the same. To add one: a name here, its rule in algorithm_for, a Carrier in Work.
+// of the group know alike, so all make the same. To add one: a name here, its rule in algorithm_for, a MoveCarrier in Work.
 #pragma once
 #include "comm/move.hpp"
 

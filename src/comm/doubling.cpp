@@ -9,9 +9,7 @@
 
 namespace quadrille {
 
-void Doubling::enter(const Operands& operands, const Channel& channel, MoveTimes& record) {
-    o_ = &operands;
-    channel_ = &channel;
+void Doubling::begin() {
     const int members = o_->members, me = o_->me;
     power_ = static_cast<int>(std::bit_floor(static_cast<unsigned>(members)));
     hops_ = std::countr_zero(static_cast<unsigned>(power_));
@@ -19,24 +17,23 @@ void Doubling::enter(const Operands& operands, const Channel& channel, MoveTimes
     steps_ = me >= power_ ? 2 : hops_ + 2 * folds;
     step_ = 0;
     count_ = 0;
-    for (const Segment& s : o_->move->segments) count_ += s.count;
+    for (const Segment& s : move().segments) count_ += s.count;
     if (count_ == 0) steps_ = 0;
-    record.sent_bytes = o_->formula_bytes();
+    record_->sent_bytes = o_->formula_bytes();
     requests_.fill(MPI_REQUEST_NULL);
-    const auto half = static_cast<std::int64_t>(channel.staging.size()) / 2 / 64 * 64;
+    const auto half = static_cast<std::int64_t>(channel_->staging.size()) / 2 / 64 * 64;
     require(count_ * o_->element_bytes <= half, "recursive doubling: the staging holds less than the move");
-    sum_ = channel.staging.data();
+    sum_ = channel_->staging.data();
     other_ = sum_ + half;
     each_segment([this](const Segment& s, std::int64_t at, std::size_t bytes) { std::memcpy(sum_ + at, s.in, bytes); });
     if (steps_ > 0) post();
-    advance();
 }
 
 // f(segment, where it stands among all, its bytes).
 template <class F>
 void Doubling::each_segment(F f) const {
     std::int64_t at = 0;
-    for (const Segment& s : o_->move->segments) {
+    for (const Segment& s : move().segments) {
         if (s.count > 0) f(s, at, static_cast<std::size_t>(s.count * o_->element_bytes));
         at += s.count * o_->element_bytes;
     }

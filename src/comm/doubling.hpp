@@ -5,20 +5,20 @@
 #pragma once
 #include <array>
 
-#include "comm/carrier.hpp"
+#include "comm/move_carrier.hpp"
 
 namespace quadrille {
 
-class Doubling final : public Carrier {
+class Doubling final : public MoveCarrier {
   public:
     static constexpr std::int64_t most_bytes = 4096, most_scalars = 8;  // of a move that it serves
     static constexpr std::int64_t staging_bytes = 2 * most_bytes;
 
-    void enter(const Operands& operands, const Channel& channel, MoveTimes& record) override;
     bool advance() override;
     bool finished() const override { return step_ == steps_; }
 
   private:
+    void begin() override;
     struct Step {
         int peer = 0;
         bool sends = false, receives = false;
@@ -31,8 +31,6 @@ class Doubling final : public Carrier {
     template <class F>
     void each_segment(F f) const;
 
-    const Operands* o_ = nullptr;
-    const Channel* channel_ = nullptr;
     int power_ = 1, hops_ = 0;  // the largest power of two that is no more than the members, and its logarithm
     int steps_ = 0, step_ = 0;
     std::int64_t count_ = 0;     // elements of all segments

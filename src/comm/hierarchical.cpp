@@ -6,28 +6,25 @@
 
 namespace quadrille {
 
-void Hierarchical::enter(const Operands& operands, const Channel& channel, MoveTimes& record) {
-    o_ = &operands;
-    channel_ = &channel;
-    record.sent_bytes = o_->formula_bytes();
+void Hierarchical::begin() {
+    record_->sent_bytes = o_->formula_bytes();
     portion_ = o_->longest();
     std::int64_t rounds = portion_ == 0 ? 0 : 1;
     if (scatters() && portion_ > 0) {
-        const std::int64_t bytes = sum_slots * channel.segment_bytes;
-        const auto all = static_cast<std::int64_t>(channel.staging.size());
-        sums_ = channel.staging.data() + (all - bytes);
+        const std::int64_t bytes = sum_slots * channel_->segment_bytes;
+        const auto all = static_cast<std::int64_t>(channel_->staging.size());
+        sums_ = channel_->staging.data() + (all - bytes);
         portion_ = std::min(portion_, bytes / grid().nodes / o_->element_bytes);
         require(portion_ > 0, "hierarchical: the staging is too small for so many nodes");
-        rounds = (o_->in.longest() + portion_ - 1) / portion_;
+        rounds = ceil_div(o_->in.longest(), portion_);
     }
-    phases_ = rounds * (o_->move->kind == MoveKind::all_reduce ? 3 : 2);
+    phases_ = rounds * (move().kind == MoveKind::all_reduce ? 3 : 2);
     phase_ = 0;
     if (phases_ > 0) begin_phase();
-    advance();
 }
 
 Hierarchical::Phase Hierarchical::phase(std::int64_t i) const {
-    switch (o_->move->kind) {
+    switch (move().kind) {
         case MoveKind::all_gather: return i == 0 ? Phase::gather_across : Phase::gather_within;
         case MoveKind::reduce_scatter: return i % 2 == 0 ? Phase::reduce_within : Phase::reduce_across;
         default: return i == 0 ? Phase::reduce_within : i == 1 ? Phase::reduce_across : Phase::gather_within;
@@ -46,7 +43,7 @@ bool Hierarchical::advance() {
 }
 
 Portion Hierarchical::part(int owner) const {
-    const SliceTable& whole = o_->move->kind == MoveKind::all_gather ? o_->out : o_->in;
+    const SliceTable& whole = move().kind == MoveKind::all_gather ? o_->out : o_->in;
     const std::int64_t first = scatters() ? phase_ / 2 * portion_ : 0;
     return {owner, first, std::clamp<std::int64_t>(whole.length(owner) - first, 0, portion_)};
 }
@@ -82,9 +79,9 @@ void Hierarchical::begin_phase() {
                 if (mine) add_sums(reduces ? out : in, a);
             }
         }
-        return begin(within_, reduces ? MoveKind::reduce_scatter : MoveKind::all_gather, channel_->levels->within, g.per_node, g.local);
+        return begin_level(within_, reduces ? MoveKind::reduce_scatter : MoveKind::all_gather, channel_->levels->within, g.per_node, g.local);
     }
-    const bool sums_all = o_->move->kind == MoveKind::all_reduce;
+    const bool sums_all = move().kind == MoveKind::all_reduce;
     for (int a = 0; a < g.nodes; ++a) {
         in.begin_slice();
         out.begin_slice();
@@ -98,14 +95,14 @@ void Hierarchical::begin_phase() {
             else if (mine) add_slice(out, o_->out, o_->me);
         }
     }
-    const MoveKind kind = step == Phase::gather_across ? MoveKind::all_gather : o_->move->kind;
-    begin(across_, kind, channel_->levels->across, g.nodes, g.node);
+    const MoveKind kind = step == Phase::gather_across ? MoveKind::all_gather : move().kind;
+    begin_level(across_, kind, channel_->levels->across, g.nodes, g.node);
 }
 
-void Hierarchical::begin(Carrier& carrier, MoveKind kind, MPI_Comm comm, int members, int me) {
+void Hierarchical::begin_level(MoveCarrier& carrier, MoveKind kind, MPI_Comm comm, int members, int me) {
     level_move_.kind = kind;
-    level_move_.op = o_->move->op;
-    level_move_.dtype = o_->move->dtype;
+    level_move_.op = move().op;
+    level_move_.dtype = move().dtype;
     level_.move = &level_move_;
     level_.members = members;
     level_.me = me;

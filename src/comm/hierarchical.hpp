@@ -21,28 +21,26 @@ struct Levels {
     MPI_Comm within = MPI_COMM_NULL, across = MPI_COMM_NULL;
 };
 
-class Hierarchical final : public Carrier {
+class Hierarchical final : public MoveCarrier {
   public:
     static constexpr int sum_slots = 4;  // of segment_bytes each, behind what messages pass through: a node's sums of one round
 
-    void enter(const Operands& operands, const Channel& channel, MoveTimes& record) override;
     bool advance() override;
     bool finished() const override { return phase_ == phases_; }
 
   private:
+    void begin() override;
     enum class Phase { reduce_within, reduce_across, gather_across, gather_within };
 
     Phase phase(std::int64_t i) const;
     void begin_phase();
-    void begin(Carrier& carrier, MoveKind kind, MPI_Comm comm, int members, int me);
+    void begin_level(MoveCarrier& carrier, MoveKind kind, MPI_Comm comm, int members, int me);
     void add_slice(SliceTable& table, const SliceTable& from, int owner) const;
     void add_sums(SliceTable& table, int node) const;
     Portion part(int owner) const;
     const NodeGrid& grid() const { return channel_->levels->grid; }
-    bool scatters() const { return o_->move->kind == MoveKind::reduce_scatter; }
+    bool scatters() const { return move().kind == MoveKind::reduce_scatter; }
 
-    const Operands* o_ = nullptr;
-    const Channel* channel_ = nullptr;
     std::int64_t portion_ = 0;  // of a slice, in elements: a round's in a reduce_scatter, else all
     std::byte* sums_ = nullptr;
     std::int64_t phases_ = 0, phase_ = 0;
@@ -53,7 +51,7 @@ class Hierarchical final : public Carrier {
     MoveTimes level_record_;
     Shared within_;
     Messages across_;
-    Carrier* carrier_ = nullptr;
+    MoveCarrier* carrier_ = nullptr;
 };
 
 }  // namespace quadrille

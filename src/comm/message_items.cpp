@@ -13,8 +13,6 @@ constexpr std::int64_t largest_message = std::int64_t{1} << 30;
 // Slices up to this size go directly: below it a hop costs more than its bytes.
 constexpr std::int64_t small_slice_bytes = 16 << 10;
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
 int Messages::count_hops() const {

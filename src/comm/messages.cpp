@@ -16,10 +16,7 @@ constexpr int header_tags = 1 << 14;
 
 }  // namespace
 
-void Messages::enter(const Operands& operands, const Channel& channel, MoveTimes& record) {
-    o_ = &operands;
-    channel_ = &channel;
-    record_ = &record;
+void Messages::begin() {
     finished_ = false;
     count_items();
     posted_sends_ = posted_receives_ = taken_ = 0;
@@ -30,11 +27,10 @@ void Messages::enter(const Operands& operands, const Channel& channel, MoveTimes
     requests_.fill(MPI_REQUEST_NULL);
     const MoveKind kind = move().kind;
     const int me = o_->me;
-    own_.begin(operands, 0, 0);
+    own_.begin(*o_, 0, 0);
     if (kind == MoveKind::send || kind == MoveKind::receive) enter_stage_message();
-    else if (o_->members == 1) own_.begin(operands, 0, o_->out.size());
-    else if (kind == MoveKind::all_gather || kind == MoveKind::all_to_all) own_.begin(operands, me, me + 1);
-    advance();
+    else if (o_->members == 1) own_.begin(*o_, 0, o_->out.size());
+    else if (kind == MoveKind::all_gather || kind == MoveKind::all_to_all) own_.begin(*o_, me, me + 1);
 }
 
 void Messages::enter_stage_message() {

@@ -15,22 +15,22 @@
 #include <array>
 #include <cstdint>
 
-#include "comm/carrier.hpp"
+#include "comm/move_carrier.hpp"
 
 namespace quadrille {
 
-class Messages final : public Carrier {
+class Messages final : public MoveCarrier {
   public:
     static constexpr int most_lanes = 4;
     static constexpr int receive_window = 2 * most_lanes, send_window = most_lanes;  // messages in flight
     // Of segment_bytes each: one for each of them, and one for the sum of a direct move.
     static constexpr int staging_slots = receive_window + send_window + 1;
 
-    void enter(const Operands& operands, const Channel& channel, MoveTimes& record) override;
     bool advance() override;
     bool finished() const override { return finished_; }
 
   private:
+    void begin() override;
     enum class Arrival {
         store,
         sum_forward,  // add the own term and send it on
@@ -65,7 +65,6 @@ class Messages final : public Carrier {
     Item ring_receive(std::int64_t i) const;
     Item direct_send(std::int64_t i) const;
     Item direct_receive(std::int64_t i) const;
-    const Move& move() const { return *o_->move; }
     int member(int i) const { return o_->member(i); }
     int hop_of(std::int64_t i) const { return static_cast<int>(i / lanes_ % hops_); }
     int reducing_hops() const { return o_->reduces() ? o_->members - 1 : 0; }
@@ -87,9 +86,6 @@ class Messages final : public Carrier {
     std::byte* sum_slot() const { return receive_slot(receive_window + send_window); }
     std::int64_t forwarded(std::int64_t send) const { return (send - lanes_) % receive_window; }  // place of what it sends on
 
-    const Operands* o_ = nullptr;
-    const Channel* channel_ = nullptr;
-    MoveTimes* record_ = nullptr;
     bool finished_ = false;
     std::int64_t portion_ = 0;
 

@@ -13,20 +13,15 @@ constexpr std::int64_t largest_block = std::int64_t{1} << 30;  // bytes of one b
 
 std::byte* at(const void* base, std::int64_t bytes) { return static_cast<std::byte*>(const_cast<void*>(base)) + bytes; }
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
-void Native::enter(const Operands& operands, const Channel& channel, MoveTimes& record) {
-    o_ = &operands;
-    channel_ = &channel;
+void Native::begin() {
     calls_ = posted_ = done_ = 0;
     segment_ = 0;
     offset_ = 0;
     requests_.fill(MPI_REQUEST_NULL);
-    record.sent_bytes = o_->formula_bytes();
+    record_->sent_bytes = o_->formula_bytes();
     choose_form();
-    advance();
 }
 
 void Native::choose_form() {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/carrier.hpp"
+#include "comm/move_carrier.hpp"
 
 namespace quadrille {
 
@@ -32,13 +32,13 @@ class NativeTypes {
     std::map<std::pair<ReduceOp, DType>, MPI_Op> ops_;  // that the library has not, or has with another meaning
 };
 
-class Native final : public Carrier {
+class Native final : public MoveCarrier {
   public:
-    void enter(const Operands& operands, const Channel& channel, MoveTimes& record) override;
     bool advance() override;
     bool finished() const override { return done_ == calls_; }
 
   private:
+    void begin() override;
     static constexpr int window = 2;                               // calls in flight
     static constexpr std::int64_t call_bytes = std::int64_t{32} << 20;  // of the whole buffer
     enum class Form {
@@ -54,7 +54,6 @@ class Native final : public Carrier {
         std::byte* staging = nullptr;
     };
 
-    const Move& move() const { return *o_->move; }
     void choose_form();
     Extent stretch(std::size_t segment, int member) const;
     bool stretches() const;
@@ -67,8 +66,6 @@ class Native final : public Carrier {
     void complete(Call& call);
     Portion round_portion(int slice, std::int64_t round) const;
 
-    const Operands* o_ = nullptr;
-    const Channel* channel_ = nullptr;
     Form form_ = Form::chunks;
     std::int64_t most_ = 0;     // elements in one call
     std::int64_t portion_ = 0;  // places, rounds: elements of a slice

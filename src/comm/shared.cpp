@@ -12,14 +12,9 @@ constexpr std::int64_t line = 64;                    // bytes that members write
 constexpr std::int64_t exchanged_bytes = 128 << 10;  // of the whole buffer, up to which a wait costs more than a sum
 constexpr std::int64_t streamed_bytes = 32 << 20;    // and from which on it is in no cache anyway
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
-void Shared::enter(const Operands& operands, const Channel& channel, MoveTimes& record) {
-    o_ = &operands;
-    channel_ = &channel;
-    record_ = &record;
+void Shared::begin() {
     finished_ = false;
     const bool gathers = move().kind == MoveKind::all_gather;
     exchanges_ = move().kind == MoveKind::all_reduce && o_->members == 2 && move().op == ReduceOp::sum &&
@@ -35,8 +30,7 @@ void Shared::enter(const Operands& operands, const Channel& channel, MoveTimes& 
     for (std::size_t f = 0; f < flows; ++f) place().rounds[f] += static_cast<std::uint64_t>(progress_[f].rounds);
     taken_.assign(static_cast<std::size_t>(o_->members), 0);
     turn_ = 0;
-    own_.begin(operands, o_->me, gathers ? o_->me + 1 : o_->me);
-    advance();
+    own_.begin(*o_, o_->me, gathers ? o_->me + 1 : o_->me);
 }
 
 // A slot holds a portion of every slice: the others' terms, or with the own one the sum; in a gather the own slice's alone.

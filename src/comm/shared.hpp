@@ -11,23 +11,22 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/carrier.hpp"
+#include "comm/move_carrier.hpp"
 #include "comm/shared_window.hpp"
 
 namespace quadrille {
 
-class Shared final : public Carrier {
+class Shared final : public MoveCarrier {
   public:
-    void enter(const Operands& operands, const Channel& channel, MoveTimes& record) override;
     bool advance() override;
     bool finished() const override { return finished_; }
 
   private:
+    void begin() override;
     struct Progress {  // of a flow, on this member; in rounds of this move
         std::int64_t rounds = 0, put = 0, took = 0;
     };
 
-    const Move& move() const { return *o_->move; }
     SharedPlace& place() const { return *channel_->shared; }
     Progress& progress(Flow flow) { return progress_[static_cast<std::size_t>(flow)]; }
     void cut_slots();
@@ -49,9 +48,6 @@ class Shared final : public Carrier {
     Portion portion(int slice, std::int64_t round) const;
     std::byte* slot(int member, std::int64_t round, int slice) const;
 
-    const Operands* o_ = nullptr;
-    const Channel* channel_ = nullptr;
-    MoveTimes* record_ = nullptr;
     bool finished_ = false;
     bool exchanges_ = false;  // an all-reduce of two members
     Write write_ = Write::cached;

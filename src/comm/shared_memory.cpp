@@ -1,6 +1,7 @@
 #include "comm/shared_memory.hpp"
 
 #include "base/error.hpp"
+#include "base/rounding.hpp"
 #include "comm/world.hpp"
 
 #include <sys/statvfs.h>
@@ -52,7 +53,7 @@ SharedMemory::~SharedMemory() { MPI_Win_free(&window_); }
 
 std::int64_t SharedMemory::taken(std::int64_t bytes) {
     const std::int64_t page = sysconf(_SC_PAGESIZE);
-    return (padded(bytes) + page - 1) / page * page + page;
+    return aligned_up(padded(bytes), page) + page;
 }
 
 std::int64_t SharedMemory::room() {

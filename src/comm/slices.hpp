@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/rounding.hpp"
 #include "comm/move.hpp"
 
 namespace quadrille {

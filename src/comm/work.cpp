@@ -22,7 +22,7 @@ void Work::enter(const Channel& channel, Algorithm algorithm, int place) {
     carrier_->enter(operands_, channel_, record_);
 }
 
-Carrier& Work::carrier(Algorithm algorithm) {
+MoveCarrier& Work::carrier(Algorithm algorithm) {
     switch (algorithm) {
         case Algorithm::automatic:  // algorithm_for has settled it
         case Algorithm::ring: break;

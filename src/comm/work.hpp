@@ -48,7 +48,7 @@ class Work {
     int evidence = -1;     // its place among the rank's recent moves
 
   private:
-    Carrier& carrier(Algorithm algorithm);
+    MoveCarrier& carrier(Algorithm algorithm);
 
     const Move* move_ = nullptr;
     MoveTimes* times_ = nullptr;
@@ -63,7 +63,7 @@ class Work {
     Shared shared_;
     Hierarchical hierarchical_;
     Native native_;
-    Carrier* carrier_ = nullptr;  // once entered
+    MoveCarrier* carrier_ = nullptr;  // once entered
 
     std::atomic<std::uint64_t> generation_ = 1;
 };

@@ -10,9 +10,6 @@ Program::Options named(Book book, std::string name) {
     return o;
 }
 
-// Where the optimizer works: residuals on disk are brought to host memory.
-Tier working_tier(const Homes& homes) { return homes.optimizer.tier == Tier::device ? Tier::device : Tier::host; }
-
 }  // namespace
 
 TensorId exchange(Program& p, Homes& homes, const Model& model, int u, TensorId g, const Program::Options& o) {
@@ -37,7 +34,7 @@ TensorId exchange(Program& p, Homes& homes, const Model& model, int u, TensorId 
         made.names.push_back("e." + name);
     }
     const auto compressed = p.add(Kind::compress, in, a, where, made);
-    if (unit.unsent >= 0) unit.unsent = p.to_tier(compressed[1], working_tier(homes), where, named(Book::optimizer, "e." + name));
+    if (unit.unsent >= 0) unit.unsent = p.to_tier(compressed[1], homes.working_tier(), where, named(Book::optimizer, "e." + name));
 
     Placement received = p.type(compressed[0]).place;
     std::swap(received.cuts[0], received.cuts[1]);
@@ -51,7 +48,7 @@ void retain(Program& p, const Homes& homes, int u, TensorId norm) {
     const UnitState& unit = homes.unit(u);
     const std::string& name = homes.flat(u).unit;
     const Where where{Part::step, homes.name(u), -1, -1};
-    const TensorId before = p.to_tier(unit.residual, working_tier(homes), where, named(Book::buffers, p.name(unit.residual)));
+    const TensorId before = p.to_tier(unit.residual, homes.working_tier(), where, named(Book::buffers, p.name(unit.residual)));
     Attributes a;
     a.unit = u;
     Program::Options o = named(Book::buffers, p.name(unit.residual) + "'");

@@ -1,5 +1,7 @@
 #include "compile/homes.hpp"
 
+#include "base/rounding.hpp"
+
 #include <algorithm>
 #include <set>
 
@@ -75,8 +77,7 @@ void Homes::add_flat(const std::string& unit, std::vector<int> indices) {
         flat.segments.push_back({index, flat.end, count});
         flat.end += count;
     }
-    const std::int64_t grain = flat_block * p_.grid().size(zero_axes | exchanged);
-    flat.length = (flat.end + grain - 1) / grain * grain;
+    flat.length = aligned_up(flat.end, flat_block * p_.grid().size(zero_axes | exchanged));
     p_.flats.push_back(flat);
 }
 

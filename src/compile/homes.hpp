@@ -51,6 +51,8 @@ class Homes {
         bool at_hand() const { return cut.empty() && tier == Tier::device; }  // ops read and write it as it is
     };
     Kept weights, gradients, optimizer;
+    // Where the update runs: where the optimizer state is, or in host memory if that is on disk.
+    Tier working_tier() const { return optimizer.tier == Tier::device ? Tier::device : Tier::host; }
     // The cut over the ZeRO axes that exist here. Squares are summed by these slices at every stage.
     Cuts slices;
 

@@ -1,5 +1,6 @@
 #include "compile/lay_out.hpp"
 
+#include "base/rounding.hpp"
 #include "compile/free_space.hpp"
 #include "ir/table.hpp"
 
@@ -13,8 +14,7 @@ namespace {
 
 std::int64_t sum(const std::array<std::int64_t, book_count>& books) { return std::accumulate(books.begin(), books.end(), std::int64_t{0}); }
 std::int64_t aligned(const Buffer& b) {
-    const std::int64_t grain = b.tier == Tier::device ? buffer_alignment : disk_alignment;
-    return (b.bytes + grain - 1) / grain * grain;
+    return aligned_up(b.bytes, b.tier == Tier::device ? buffer_alignment : disk_alignment);
 }
 
 // One way to give places: buffers in order of birth, or backwards in time in order of death; long-lived ones by `fit`, those that live for
@@ -79,7 +79,7 @@ class LayOut {
     void reserve(Tier tier, std::int64_t bytes, std::int64_t alignment) {
         if (bytes == 0) return;
         TierPeak& peak = p_.peaks[static_cast<std::size_t>(tier)];
-        const std::int64_t begin = (peak.arena + alignment - 1) / alignment * alignment;
+        const std::int64_t begin = aligned_up(peak.arena, alignment);
         peak.packing += begin - peak.arena;
         peak.books[static_cast<std::size_t>(Book::buffers)] += bytes;
         peak.arena = begin + bytes;

@@ -48,7 +48,7 @@ class Update {
         }
         norm();
         for (const int u : trained_) {
-            if (homes_.unit(u).residual >= 0) retain(p_, homes_, u, norm_in(working_tier()));
+            if (homes_.unit(u).residual >= 0) retain(p_, homes_, u, norm_in(homes_.working_tier()));
             update(u);
         }
     }
@@ -134,13 +134,10 @@ class Update {
         return norm;
     }
 
-    // Where the optimizer state is, or in host memory if that is on disk.
-    Tier working_tier() const { return homes_.optimizer.tier == Tier::device ? Tier::device : Tier::host; }
-
     void update(int u) {
         const UnitState& unit = homes_.unit(u);
         const Where where{Part::step, homes_.name(u), -1, -1};
-        const Tier tier = working_tier();
+        const Tier tier = homes_.working_tier();
         Attributes a;
         a.unit = u;
         a.microbatches = static_cast<int>(config_.train.gradient_accumulation_steps);

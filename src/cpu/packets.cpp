@@ -1,6 +1,7 @@
 #include "cpu/packets.hpp"
 
 #include "base/random.hpp"
+#include "base/rounding.hpp"
 #include "cpu/element.hpp"
 
 #include <algorithm>
@@ -138,7 +139,7 @@ void pack(const Compress& c, const T* x, std::int64_t first, std::int64_t n, std
 // All blocks of all slices, shared by the team. With `unsent`, x is there and becomes what is left.
 template <class T>
 void pack_all(const Compress& c, const T* x, float* unsent, std::byte* packets) {
-    const std::int64_t grain = grain_of(c.packing), blocks = (c.count + grain - 1) / grain;
+    const std::int64_t grain = grain_of(c.packing), blocks = ceil_div(c.count, grain);
     const std::int64_t whole = packet_bytes(c.packing, grain), bytes = packet_bytes(c.packing, c.count);
     const float back = 1.0f / c.scale;
 #pragma omp parallel for collapse(2) schedule(static) if (c.slices * c.count >= parallel_grain)

@@ -39,6 +39,13 @@ TensorId Program::initial_state(StateKind kind, std::int32_t unit) const {
     return -1;
 }
 
+std::optional<Program::At> Program::find(int parameter) const {
+    for (std::size_t u = 0; u < flats.size(); ++u)
+        for (std::size_t s = 0; s < flats[u].segments.size(); ++s)
+            if (flats[u].segments[s].parameter == parameter) return At{u, s};
+    return {};
+}
+
 BufferId Program::add_state(StateKind kind, std::int32_t unit, const TensorType& t) {
     require(kind != StateKind::none, "ir: a buffer of state is of some kind");
     const std::string name = fmt::format("{}.{}", state_names[static_cast<std::size_t>(kind)].letter, flats[static_cast<std::size_t>(unit)].unit);

@@ -6,6 +6,7 @@
 #include "ir/tables.hpp"
 
 #include <memory>
+#include <optional>
 
 namespace quadrille {
 
@@ -112,6 +113,9 @@ class Program {
     std::vector<TensorId> initial_state() const;
     // That of a unit; -1 where the program has none.
     TensorId initial_state(StateKind, std::int32_t unit) const;
+    // Where this coordinate has a parameter: unit and segment, both positions; none where another has it.
+    struct At { std::size_t unit = 0, segment = 0; };
+    std::optional<At> find(int parameter) const;
 
     // ---- building ----
     BufferId add_buffer(std::string_view name, std::int32_t microbatch, const TensorType&, bool persistent = false);

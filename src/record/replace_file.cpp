@@ -1,6 +1,7 @@
 #include "record/replace_file.hpp"
 
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -41,8 +42,7 @@ class OpenFile {
 
 // Made by open and not by mkstemp, so that the user's umask decides who may read it.
 OpenFile open_beside(const std::filesystem::path& file) {
-    char host[256] = "";
-    ::gethostname(host, sizeof host - 1);
+    const std::string host = host_name();
     for (int n = 0; n < 1000; ++n) {
         std::string name = fmt::format("{}{}{}-{}-{}", file.string(), partial_mark, host, ::getpid(), n);
         const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -61,16 +61,24 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::
     }
 }
 
+OpenFile open_folder(const std::filesystem::path& folder) { return {::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), ""}; }
+
+}  // namespace
+
 // Some file systems cannot sync and say so; the write itself was checked.
-void sync(int fd, const std::filesystem::path& file) {
-    while (::fsync(fd) != 0) {
+void sync(int descriptor, const std::filesystem::path& name) {
+    while (::fsync(descriptor) != 0) {
         if (errno == EINTR) continue;
         if (errno == EINVAL || errno == ENOTSUP || errno == EROFS) return;
-        fail(file, "sync", errno);
+        fail(name, "sync", errno);
     }
 }
 
-}  // namespace
+void sync_folder(const std::filesystem::path& folder) {
+    const OpenFile entry = open_folder(folder);
+    if (entry.fd() < 0) fail(folder, "sync", errno);
+    sync(entry.fd(), folder);
+}
 
 void replace_file(const std::filesystem::path& file, std::span<const std::byte> bytes) {
     OpenFile beside = open_beside(file);
@@ -80,7 +88,7 @@ void replace_file(const std::filesystem::path& file, std::span<const std::byte> 
     if (::rename(beside.temporary().c_str(), file.c_str()) != 0) fail(file, "replace", errno);
     beside.keep();
     const std::filesystem::path directory = file.has_parent_path() ? file.parent_path() : ".";
-    const OpenFile entry(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), "");
+    const OpenFile entry = open_folder(directory);  // one that may not be read is written to all the same
     if (entry.fd() >= 0) sync(entry.fd(), directory);
 }
 

@@ -16,6 +16,11 @@ inline constexpr std::string_view partial_mark = ".partial-";
 // `file` held before is then untouched and the temporary file is gone.
 void replace_file(const std::filesystem::path& file, std::span<const std::byte> bytes);
 
+// Return when what was written to an open file, or to a folder, is on the disk, where the file system can tell. Throw Error{io_failed} naming it and
+// the reason.
+void sync(int descriptor, const std::filesystem::path& name);
+void sync_folder(const std::filesystem::path& folder);
+
 // Throws Error{io_failed} naming file and reason.
 std::vector<std::byte> read_file(const std::filesystem::path& file);
 

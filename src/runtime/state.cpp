@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "base/rounding.hpp"
 #include "cpu/elementwise.hpp"
 #include "cpu/optimizer.hpp"
 #include "runtime/addresses.hpp"
@@ -162,10 +163,8 @@ void initialize(const Program& training, const Coordinate& at, Arena& arena, std
 
 Holding holding_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, StateKind what) {
     const Holdings held(training, at, arena);
-    for (std::size_t u = 0; u < training.flats.size(); ++u)
-        for (const FlatSegment& s : training.flats[u].segments)
-            if (s.parameter == parameter) return held.holding(u, s, what);
-    return {};
+    const auto found = training.find(parameter);
+    return found ? held.holding(found->unit, training.flats[found->unit].segments[found->segment], what) : Holding{};
 }
 
 std::vector<Piece> pieces_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, StateKind what) {
@@ -178,7 +177,7 @@ std::span<std::byte> free_between_steps(const Program& training, const Arena& ar
     std::int64_t begin = 0;
     for (const Buffer& b : training.buffers)
         if (b.tier == Tier::device && b.persistent) begin = std::max(begin, b.offset + b.bytes);
-    begin = (begin + free_alignment - 1) / free_alignment * free_alignment;
+    begin = aligned_up(begin, free_alignment);
     const auto device = static_cast<std::size_t>(Tier::device);
     const std::int64_t end = training.peaks[device].arena - training.staging[device];  // behind it lies what messages pass through
     if (end <= begin) return {};

@@ -1,5 +1,7 @@
 // What direct access demands of places in memory and in a file, and memory that meets it.
 #pragma once
+#include "base/rounding.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,8 +10,6 @@ namespace quadrille {
 
 // What a direct transfer's place and length in the file are multiples of: every device that is in use takes it.
 constexpr std::int64_t file_alignment = 4096;
-
-constexpr std::int64_t aligned_up(std::int64_t bytes, std::int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
 // Zeroed memory at a multiple of file_alignment, of which every page has been touched. Error{no_memory} if there is none.
 struct FreeMemory {

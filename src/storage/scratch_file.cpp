@@ -1,6 +1,7 @@
 #include "storage/scratch_file.hpp"
 
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -60,8 +61,7 @@ void ScratchFile::open_unnamed(const std::string& directory) {
 
 // What a killed run may have left under such a name is neither used nor in the way.
 void ScratchFile::open_and_unlink(const std::string& directory) {
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
+    const std::string host = host_name();
     for (int n = 0; n < most_names; ++n) {
         const std::string path = fmt::format("{}/quadrille-{}-{}-{}.offload", directory, host, getpid(), n);
         descriptor_ = uninterrupted([&] { return open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600); });

@@ -1,7 +1,7 @@
 #include "train/collective_times.hpp"
 
-#include "config/yaml_reader.hpp"
 #include "comm/agree.hpp"
+#include "config/yaml_reader.hpp"
 #include "train/machine.hpp"
 
 #include <cstdlib>

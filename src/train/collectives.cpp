@@ -1,10 +1,10 @@
 #include "train/collectives.hpp"
 
 #include "base/format.hpp"
+#include "comm/agree.hpp"
 #include "config/names.hpp"
 #include "ir/table.hpp"
 #include "runtime/moves.hpp"
-#include "comm/agree.hpp"
 
 #include <fmt/ranges.h>
 

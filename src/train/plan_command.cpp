@@ -1,3 +1,4 @@
+#include "base/rounding.hpp"
 #include "base/say.hpp"
 #include "config/load.hpp"
 #include "ir/print.hpp"
@@ -53,7 +54,7 @@ PlanArguments parse(const Words& words) {
 Choices choose_unseen(const Config& config) {
     const std::int64_t ranks = config.grid.ranks(), nodes = config.grid.pretend_nodes;
     Machine machine;
-    machine.links = assumed_topology(ranks, nodes > 0 ? (ranks + nodes - 1) / nodes : 8);
+    machine.links = assumed_topology(ranks, nodes > 0 ? ceil_div(ranks, nodes) : 8);
     try {
         return choose(config, workspace_of(config), machine);
     } catch (const TypingError& e) {

@@ -1,9 +1,9 @@
 #include "train/settle.hpp"
 
+#include "comm/agree.hpp"
 #include "comm/probe.hpp"
 #include "config/load.hpp"
 #include "cpu/bench.hpp"
-#include "comm/agree.hpp"
 #include "train/collective_times.hpp"
 #include "train/device.hpp"
 

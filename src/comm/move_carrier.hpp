@@ -27,14 +27,29 @@ struct Channel {
 };
 
 // One per move in flight, used again and again: it keeps its capacity. Called under the engine's lock.
-class Carrier {
+class MoveCarrier {
   public:
-    virtual ~Carrier() = default;
+    virtual ~MoveCarrier() = default;
     // Takes the move and posts what can be posted. All three stay as they are until it has finished.
-    virtual void enter(const Operands& operands, const Channel& channel, MoveTimes& record) = 0;
+    void enter(const Operands& operands, const Channel& channel, MoveTimes& record) {
+        o_ = &operands;
+        channel_ = &channel;
+        record_ = &record;
+        begin();
+        advance();
+    }
     // Carries on; tells whether anything happened. Sums or copies little in one call, so that urgent moves get in.
     virtual bool advance() = 0;
     virtual bool finished() const = 0;
+
+  protected:
+    // Of the move that has just been taken.
+    virtual void begin() = 0;
+    const Move& move() const { return *o_->move; }
+
+    const Operands* o_ = nullptr;
+    const Channel* channel_ = nullptr;
+    MoveTimes* record_ = nullptr;
 };
 
 }  // namespace quadrille
