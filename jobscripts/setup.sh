@@ -2,6 +2,7 @@
 # jobscripts/setup.sh [options] [-DNAME=VALUE...]   installs what is missing, configures and builds; a second call is quick.
 #
 #   --tests          also what the tests need, and build them
+#   --reports        also what postproc/ needs
 #   --build DIR      build folder (default: build)
 #   --machine NAME   cache file jobscripts/machines/NAME.cmake (default: by what is seen here; most machines need none)
 #   --target NAME    build this target (repeatable; default: quadrille, with --tests everything)
@@ -12,11 +13,12 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-tests=OFF build=build machine=${QUADRILLE_MACHINE:-} install=yes
+tests=OFF reports=no build=build machine=${QUADRILLE_MACHINE:-} install=yes
 targets=() cmake_flags=()
 while [[ $# -gt 0 ]]; do
     case $1 in
         --tests) tests=ON ;;
+        --reports) reports=yes ;;
         --build) build=$2 && shift ;;
         --machine) machine=$2 && shift ;;
         --target) targets+=("$2") && shift ;;
@@ -80,11 +82,19 @@ wishes=(
     "has_header liburing.h:liburing (without it threads read and write the NVMe tier):liburing-dev:liburing:liburing"
     "has_header hwloc.h:hwloc (without it grid.order auto does not tell sockets apart):libhwloc-dev:hwloc:hwloc"
 )
+browser=()  # on its own: not every system has a package of it
 if [[ $tests == ON ]]; then
     needs+=(
         "has_header doctest/doctest.h:doctest:doctest-dev:doctest:doctest"
-        "has_python:Python 3 with h5py and numpy:python3 python3-h5py python3-numpy:py-h5py py-numpy:python h5py"
+        "has_python h5py, numpy:Python 3 with h5py and numpy:python3 python3-h5py python3-numpy:py-h5py py-numpy:python h5py"
     )
+    if [[ ${#targets[@]} -eq 0 || " ${targets[*]} " == *" tests_report "* ]]; then
+        reports=yes browser=("has_browser:Chromium (without it no test looks at reports):chromium:chromium:chromium")
+    fi
+fi
+if [[ $reports == yes ]]; then
+    report_apt="python3 python3-h5py python3-matplotlib python3-yaml" report_spack="py-h5py py-matplotlib py-pyyaml"
+    wishes+=("has_python h5py, matplotlib, yaml:Python 3 with h5py, matplotlib and PyYAML (without them no reports):$report_apt:$report_spack:python")
 fi
 if [[ ${CXX:-} == clang++ ]]; then  # asked for by tests/run.sh --sanitize thread, or by the user
     needs+=("has_clang_tsan:clang's sanitizers and OpenMP:libclang-rt-dev libomp-dev:llvm:llvm")
@@ -104,7 +114,8 @@ has_hdf5() {
     done
     [[ $machine != debian-mpich ]] && { [[ -n ${HDF5_ROOT:-} ]] || has_header hdf5.h; }
 }
-has_python() { "${QUADRILLE_PYTHON:-/usr/bin/python3}" -c 'import h5py, numpy' 2>/dev/null || python3 -c 'import h5py, numpy' 2>/dev/null; }
+has_python() { "${QUADRILLE_PYTHON:-/usr/bin/python3}" -c "import $*" 2>/dev/null || python3 -c "import $*" 2>/dev/null; }
+has_browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 has_clang_tsan() {
     echo 'int main() {}' | clang++ -fsanitize=thread -fopenmp -x c++ - -o /dev/null 2>/dev/null
 }
@@ -143,13 +154,17 @@ may_install() {
     [[ $EUID -eq 0 ]] || sudo -n true 2>/dev/null
 }
 
-find_missing "${needs[@]}" "${wishes[@]}"
-if [[ ${#missing[@]} -gt 0 ]] && may_install; then
+install_missing() {
+    find_missing "$@"
+    [[ ${#missing[@]} -gt 0 ]] && may_install || return 0
     read -ra packages <<<"$(words_of 3)"
     apt_install "${packages[@]}" || echo "setup.sh: apt could not install them; looks at what there is" >&2
     hash -r
-fi
-find_missing "${wishes[@]}"
+}
+
+install_missing "${needs[@]}" "${wishes[@]}"
+install_missing "${browser[@]}"
+find_missing "${wishes[@]}" "${browser[@]}"
 [[ ${#missing[@]} -eq 0 ]] || echo "setup.sh: goes on without $(column 2)"
 find_missing "${needs[@]}"
 if [[ ${#missing[@]} -gt 0 ]]; then

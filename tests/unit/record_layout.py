@@ -19,7 +19,7 @@ except ImportError as error:
 root, writer = pathlib.Path(sys.argv[1]), sys.argv[2]
 sys.path.insert(0, str(root / "postproc"))
 import record  # noqa: E402
-import timeline  # noqa: E402
+import trace  # noqa: E402
 
 SIZES = {"rank": 2, "step": 3, "evaluation": 1, "category": 13, "tier": 3, "book": 5, "axis": 2, "queue": 3, "4": 4}  # of the sample
 
@@ -74,8 +74,9 @@ def check_loading(directory):
 
 
 def check_timeline(directory):
-    timeline.main([str(directory)])
-    events = json.loads((directory / "timeline.json").read_text())["traceEvents"]
+    assert trace.main([str(directory)]) == 0
+    events = json.loads((directory / "trace.json").read_text())["traceEvents"]
+    assert [e["args"]["name"] for e in events if e["name"] == "process_name"] == ["rank 1 dp0 tp1 pp0 sp0"]
     assert [e["name"] for e in events if e["ph"] == "X"] == ["matmul", "all_reduce"]
     last = [e for e in events if e["ph"] == "X"][-1]
     assert last["pid"] == 1 and last["dur"] == 1.5e6 and last["args"]["step"] == 7
@@ -86,12 +87,12 @@ def check_timeline(directory):
 
 def check_timeline_answers(directory):
     """What is no trace is answered with one sentence, and --help with the usage."""
-    script, empty = root / "postproc/timeline.py", directory / "empty"
+    script, empty = root / "postproc/trace.py", directory / "empty"
     empty.mkdir()
-    for argument, code, stream, words in (("--help", 0, "stdout", "output.trace=true"), ("--nonsense", 1, "stderr", "python3 postproc/timeline.py"),
-                                          (empty, 1, "stderr", "holds no trace.h5; run with output.trace=true"),
-                                          (directory / "run.h5", 1, "stderr", "is no trace"), (directory / "none", 1, "stderr", "no such file"),
-                                          (script, 1, "stderr", "cannot be read")):
+    for argument, code, stream, words in (("--help", 0, "stdout", "output.trace=true"), ("--nonsense", 2, "stderr", "trace.py RUN [FILE.json]"),
+                                          (empty, 2, "stderr", "holds no trace.h5; run with output.trace=true"),
+                                          (directory / "run.h5", 2, "stderr", "is a run's record"), (directory / "none", 2, "stderr", "no such file"),
+                                          (script, 5, "stderr", "cannot be read")):
         result = subprocess.run([sys.executable, script, argument], capture_output=True, text=True, check=False)
         said = getattr(result, stream)
         assert result.returncode == code and words in said and "Traceback" not in result.stderr, f"{argument}: {result}"

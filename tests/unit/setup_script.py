@@ -120,9 +120,22 @@ def apt_fails_for_a_wish(machine):
     return expect(result, 0, "setup.sh: installing liburing-dev", "apt could not install them", "goes on without liburing", f"cmake --build {build}")
 
 
+def reports_are_a_wish(machine):
+    """What reports need is installed where they are asked for, and done without where that fails."""
+    machine.add("sudo", '[ "$1" = -n ] && shift; exec "$@"')
+    machine.add("apt-get", "exit 100")
+    stand_ins(machine)
+    machine.add("python3", 'case $2 in *matplotlib*) exit 1 ;; esac')
+    build, python = machine.bin.parent / "build", str(machine.bin / "python3")
+    plain = machine.setup("--build", str(build), QUADRILLE_PYTHON=python)
+    complaints = ["matplotlib was asked for without --reports"] if "matplotlib" in plain.stdout + plain.stderr else expect(plain, 0)
+    return complaints + expect(machine.setup("--build", str(build), "--reports", QUADRILLE_PYTHON=python), 0,
+                               "installing python3 python3-h5py python3-matplotlib python3-yaml", "goes on without Python 3 with h5py, matplotlib")
+
+
 def main():
     failed = 0
-    for check in (without_anything, other_machines, ordinary_user, apt_fails, apt_fails_for_a_wish, one_build):
+    for check in (without_anything, other_machines, ordinary_user, apt_fails, apt_fails_for_a_wish, reports_are_a_wish, one_build):
         with tempfile.TemporaryDirectory(prefix="setup-") as folder:
             complaints = check(Machine(folder))
         failed += bool(complaints)

@@ -1,0 +1,30 @@
+"""Inputs as flat dictionaries: "grid.tp" → 2. Of the resolved input that a record holds, or of two of them what differs. Needs PyYAML."""
+import re
+
+import yaml
+
+UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+
+
+def flat(text):
+    """{section.key: value} of an input; deeper mappings, which are values of a key, stay whole."""
+    tree = yaml.safe_load(text) or {}
+    values = {}
+    for section, keys in tree.items():
+        if isinstance(keys, dict):
+            values.update({f"{section}.{key}": value for key, value in keys.items()})
+        else:
+            values[str(section)] = keys
+    return values
+
+
+def bytes_of(value):
+    """Bytes of 2048 or "64MiB", as inputs write them; None of what is neither."""
+    found = re.fullmatch(r"(\d+)(KiB|MiB|GiB|)", str(value))
+    return int(found[1]) * UNITS[found[2]] if found else None
+
+
+def differences(one, other):
+    """[(key, value in one, value in the other)] in order of keys; None where one has no such key."""
+    a, b = flat(one), flat(other)
+    return [(key, a.get(key), b.get(key)) for key in sorted(a.keys() | b.keys()) if a.get(key) != b.get(key) or (key in a) != (key in b)]

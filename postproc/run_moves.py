@@ -1,0 +1,101 @@
+"""Figures of what moved: between ranks by axis, hidden and exposed, and between tiers of memory."""
+import math
+
+import numpy
+
+import ledgers
+import look
+from page import Column, Figure, Note, Table
+
+
+def between_ranks(run):
+    moves = [m for m in ledgers.moves(run) if m.busy or m.predicted or m.sent]
+    if not moves:
+        return Note("Nothing moved between ranks.", "The run is of one rank, or no axis of its grid has anything to exchange.")
+    canvas, plots = look.axes(columns=2, height=1.1 + 0.55 * len(moves))
+    _times(plots[0, 0], moves)
+    _bytes(plots[0, 1], [(m.axes, m.predicted, m.sent) for m in moves], "estimated" if run.wire_estimated else "sent")
+    plots[0, 1].set_yticklabels([])
+    columns = [Column("axes"), Column("under way", "s"), Column("exposed", "s"), Column("hidden", "s"), Column("hidden share", "1"),
+               Column("predicted", "byte"), Column("estimated" if run.wire_estimated else "sent", "byte")]
+    rows = [[m.axes, m.busy, m.exposed, m.hidden, None if math.isnan(m.hidden_share) else m.hidden_share, m.predicted, m.sent] for m in moves]
+    title = "Moves between ranks: hidden and exposed time, bytes"
+    return Figure("moves", title, _moves_caption(run, moves), canvas, Table("moves", title, "", columns, rows))
+
+
+def _times(plot, moves):
+    divisor, unit = look.second_unit(max(m.busy for m in moves))
+    at = range(len(moves))
+    hidden, exposed = ([getattr(m, name) / divisor for m in moves] for name in ("hidden", "exposed"))
+    plot.barh(at, hidden, height=0.6, label="hidden", **look.fill("hidden"))
+    plot.barh(at, exposed, left=hidden, height=0.6, label="exposed", **look.fill("exposed"))
+    _lay_down(plot, [m.axes for m in moves])
+    plot.set_xlabel(f"time under way, a rank and step [{unit}]")
+    plot.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+
+
+def _bytes(plot, rows, did):
+    divisor, unit = look.byte_unit(max(max(predicted, moved) for _, predicted, moved in rows))
+    at = numpy.arange(len(rows))
+    for place, column, name in ((-0.18, 1, "predicted"), (0.18, 2, "moved")):
+        plot.barh(at + place, [row[column] / divisor for row in rows], height=0.32, label=did if name == "moved" else name, **look.fill(name))
+    _lay_down(plot, [row[0] for row in rows])
+    plot.set_xlabel(f"per step, all ranks [{unit}]")
+    plot.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+
+
+def _lay_down(plot, labels):
+    plot.set_yticks(range(len(labels)), labels)
+    plot.set_ylim(len(labels) - 0.5, -0.5)
+    plot.grid(True, axis="x", color="#dddddd", linewidth=0.6)
+    plot.grid(False, axis="y")
+
+
+def _moves_caption(run, moves):
+    timed = [m for m in moves if m.busy > 0]
+    text = " ".join(f"{m.axes}: {look.second_text(m.busy)} under way a step, {look.percent_text(m.hidden_share)} of it hidden behind arithmetic."
+                    for m in timed)
+    if timed:
+        worst = max(timed, key=lambda m: m.exposed)
+        step = float(ledgers.time_by_rank(run).sum(axis=1).mean())
+        text += f" The most exposed is {worst.axes}: {look.second_text(worst.exposed)}, {look.percent_text(worst.exposed / step)} of a step."
+    rate = ledgers.rate_beside(run)
+    if not math.isnan(rate):
+        text += f" Beside moves arithmetic kept {look.percent_text(rate)} of its rate."
+    if not run.wire_sent.any():
+        text += " Nothing was counted: these are the plan's bytes."
+    elif run.wire_estimated:
+        text += " The MPI library's own collectives were used: the bytes sent are a formula's."
+    elif all(m.predicted == m.sent for m in moves):
+        text += " Bytes sent are the bytes predicted, on every axis."
+    else:
+        text += " Bytes sent differ from those predicted on " + ", ".join(m.axes for m in moves if m.predicted != m.sent) + "."
+    saved = int(run.wire_uncompressed.sum() - run.wire_predicted.sum())
+    if saved > 0:
+        text += f" Compressed gradients save {look.byte_text(saved)} a step, of {look.byte_text(run.wire_uncompressed.sum())}."
+    return text.strip()
+
+
+def between_tiers(run):
+    """None where no tier but the device's is in use."""
+    queues = ledgers.copies(run)
+    if not queues:
+        return None
+    shares = ledgers.shares(run)
+    step = float(ledgers.time_by_rank(run).sum(axis=1).mean()) if len(run.step) else 0.0
+    waits = {"copies": shares.get("exposed_copy", 0.0), "disk": shares.get("exposed_disk", 0.0)}
+    canvas, plots = look.axes(columns=2, height=1.1 + 0.55 * len(queues))
+    _bytes(plots[0, 0], [(q.queue, q.predicted, q.moved) for q in queues], "moved")
+    plot = plots[0, 1]
+    for at, (name, category) in enumerate((("copies", "exposed_copy"), ("disk", "exposed_disk"))):
+        plot.barh(at, 100 * waits[name], height=0.6, **look.fill(category))
+    _lay_down(plot, ["exposed_copy", "exposed_disk"])
+    plot.set_xlabel("share of a step [%]")
+    plot.set_xlim(left=0, right=max(1.0, 110 * max(waits.values())))
+    text = f"{look.byte_text(sum(q.moved for q in queues))} a step move between tiers on all ranks; waiting for copies takes "
+    text += f"{look.percent_text(waits['copies'])} of a step and for the disk {look.percent_text(waits['disk'])}"
+    text += f" ({look.second_text((waits['copies'] + waits['disk']) * step)} of {look.second_text(step)}): the rest was hidden behind arithmetic."
+    columns = [Column("queue"), Column("predicted", "byte"), Column("moved", "byte"), Column("exposed share of a step", "1")]
+    rows = [[q.queue, q.predicted, q.moved, waits["disk"] if q.queue == "disk" else waits["copies"]] for q in queues]
+    title = "Copies between tiers of memory"
+    return Figure("copies", title, text, canvas, Table("copies", title, "", columns, rows))
