@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # jobscripts/launch.sh RANKS COMMAND...   runs COMMAND on RANKS MPI ranks, whatever the MPI: srun inside a Slurm allocation, else
 # mpirun. Ranks are never bound (mpirun would bind one or two of them to a single core each, with all their threads) and may
-# outnumber the cores. MPIRUN names another mpirun (e.g. mpirun.mpich), MPIRUN_FLAGS adds flags; SLURM_MPI_TYPE chooses srun's --mpi.
+# outnumber the cores. MPIRUN names another mpirun (e.g. mpirun.mpich), MPIRUN_FLAGS adds flags, of srun too; SLURM_MPI_TYPE chooses srun's --mpi.
 set -euo pipefail
 
 if [[ $# -lt 2 || ! $1 =~ ^[1-9][0-9]*$ ]]; then
@@ -16,7 +16,7 @@ read -ra extra <<<"${MPIRUN_FLAGS:-}"
 
 if [[ -n ${SLURM_JOB_ID:-} && -z ${MPIRUN:-} ]] && command -v srun >/dev/null; then
     # srun no longer inherits --cpus-per-task from sbatch (Slurm 22.05).
-    exec srun --cpu-bind=none --ntasks="$ranks" ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} "${extra[@]}" "$@"
+    exec srun --kill-on-bad-exit=1 --cpu-bind=none --ntasks="$ranks" ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} "${extra[@]}" "$@"
 fi
 
 mpirun=${MPIRUN:-mpirun}

@@ -86,8 +86,9 @@ browser=()  # on its own: not every system has a package of it
 if [[ $tests == ON ]]; then
     needs+=(
         "has_header doctest/doctest.h:doctest:doctest-dev:doctest:doctest"
-        "has_python h5py, numpy:Python 3 with h5py and numpy:python3 python3-h5py python3-numpy:py-h5py py-numpy:python h5py"
+        "has_python h5py, numpy, yaml:Python 3 with h5py, numpy and PyYAML:python3 python3-h5py python3-numpy python3-yaml:py-h5py py-numpy py-pyyaml:python h5py"
     )
+    wishes+=("has_slurm:Slurm (without it the tests of jobs in a Slurm are skipped):slurm-wlm:slurm:slurm")
     if [[ ${#targets[@]} -eq 0 || " ${targets[*]} " == *" tests_report "* ]]; then
         reports=yes browser=("has_browser:Chromium (without it no test looks at reports):chromium:chromium:chromium")
     fi
@@ -116,6 +117,7 @@ has_hdf5() {
 }
 has_python() { "${QUADRILLE_PYTHON:-/usr/bin/python3}" -c "import $*" 2>/dev/null || python3 -c "import $*" 2>/dev/null; }
 has_browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+has_slurm() { PATH=$PATH:/usr/sbin && command -v slurmctld && command -v slurmd && command -v munged && command -v srun; }
 has_clang_tsan() {
     echo 'int main() {}' | clang++ -fsanitize=thread -fopenmp -x c++ - -o /dev/null 2>/dev/null
 }

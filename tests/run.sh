@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/run.sh [options] [ctest arguments]   installs what is missing, builds, and runs every test that this machine can run.
 #
-#   --label LABEL         only tests with this label (unit, kernels, mpi, same_loss, golden, fault, report, bench, threads)
+#   --label LABEL         only tests with this label (unit, kernels, mpi, same_loss, golden, fault, report, jobs, bench, threads)
 #   --sanitize address    AddressSanitizer and UBSan, in build-address; default labels: unit and mpi
 #   --sanitize thread     ThreadSanitizer with clang, one compute thread, in build-thread; default label: threads
 #

@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import time
 
 from trainer import numpy, read_record, show
@@ -163,32 +162,5 @@ def time_limit(trainer):
     return complaints + ([] if past.exit_code == DONE else [f"the end of a job that is over has stopped this one\n{show(past)}"])
 
 
-def job_script(trainer):
-    """78: the job script asks Slurm for the signal and a requeue, starts the ranks by srun, and queues the job again after exit 75, only then."""
-    root = pathlib.Path(__file__).parents[2]
-    script = (root / "jobscripts/train.slurm").read_text()
-    complaints = [f"the script lacks {flag}" for flag in ("--signal=USR1@", "--requeue", "--ntasks-per-node") if f"#SBATCH {flag}" not in script]
-    tools = trainer.folder / "tools"
-    tools.mkdir()
-    ranks = "shift; while [[ $1 == -* ]]; do shift; done"  # the options that launch.sh gives srun
-    for name, body in (("srun", f'{ranks}; echo "$@" > srun.log; exec "$@"'), ("scontrol", 'echo "$@" > scontrol.log')):
-        (tools / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
-        (tools / name).chmod(0o755)
-    (trainer.folder / "jobscripts").symlink_to(root / "jobscripts")
-    (trainer.folder / "build").mkdir()
-    (trainer.folder / "build/quadrille").symlink_to(trainer.binary)
-    (trainer.folder / "run.yaml").write_text(json.dumps(INPUT))
-    variables = trainer.environment | {"PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "4711", "SLURM_NTASKS": "1"}
-    variables.pop("MPIRUN", None)
-    for change, code, requeued in (("train.time_limit=1e-3", STOPPED, True), ("train.steps=2", DONE, False), ("train.steps=0", 2, False)):
-        (trainer.folder / "scontrol.log").unlink(missing_ok=True)
-        done = subprocess.run([root / "jobscripts/train.slurm", "run.yaml", change, f"output.directory={trainer.folder / 'job'}"], env=variables,
-                              cwd=trainer.folder, capture_output=True, text=True, check=False, timeout=60)
-        asked = (trainer.folder / "scontrol.log").read_text().strip() if (trainer.folder / "scontrol.log").exists() else ""
-        if done.returncode != code or asked != ("requeue 4711" if requeued else "") or not (trainer.folder / "srun.log").exists():
-            complaints.append(f"{change}: exit {done.returncode}, scontrol was asked to '{asked}'\n{done.stdout}\n{done.stderr}")
-    return complaints
-
-
 CHECKS = [(f"78 {check.__name__}", check)
-          for check in (one_rank_or_all, goes_on, at_start_up, in_an_evaluation, in_a_save, a_second_one_later, time_limit, job_script)]
+          for check in (one_rank_or_all, goes_on, at_start_up, in_an_evaluation, in_a_save, a_second_one_later, time_limit)]

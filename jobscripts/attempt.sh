@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# jobscripts/attempt.sh [options] RANKS LAUNCH... -- QUADRILLE train INPUT [section.key=value ...]
+#
+# One attempt at a run, in a job or without: starts the trainer on RANKS ranks by the launch line and, when it has stopped on purpose (exit code 75),
+# sees to it that the run goes on: in a Slurm job by `scontrol requeue`, elsewhere at once. A run that stopped again where it had stopped before is
+# not tried a third time. SIGUSR1, SIGTERM and SIGINT to this script make the trainer save and stop; after the latter two, and outside of Slurm after
+# any of them, it is not gone on with.
+#
+#   --here            not a Slurm job of its own, though there may be one around it
+#   --run DIR         keep DIR/state.json, DIR/log.txt and DIR/lock (jobscripts/README.md); where another attempt is under way, exit code 11 at once
+#   --after N         of such a run, likewise where other than N attempts have been made
+#   --time SECONDS    outside of Slurm, the time of one attempt (train.time_limit); a Slurm job's own limit counts in it
+#
+# Ends with the trainer's exit code, or the launcher's.
+set -uo pipefail
+
+# The bare number of an array's first job is the whole array's.
+run='' limit='' after='' job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+job=${job:-${SLURM_JOB_ID:-}}
+while [[ ${1:-} == --* ]]; do
+    case $1 in
+        --here) job='' && shift && continue ;;
+        --run) run=$2 ;;
+        --after) after=$2 ;;
+        --time) limit=$2 ;;
+        *) echo "attempt.sh: unknown option $1; see the top of $0" >&2 && exit 2 ;;
+    esac
+    shift 2
+done
+ranks=${1:-} launch=() asked=''
+shift
+while [[ $# -gt 0 && $1 != -- ]]; do launch+=("$1") && shift; done
+if [[ ! $ranks =~ ^[1-9][0-9]*$ || ${#launch[@]} -eq 0 || $# -lt 4 || $3 != train ]]; then
+    echo "usage: attempt.sh [options] RANKS LAUNCH... -- QUADRILLE train INPUT [section.key=value ...]" >&2
+    exit 2
+fi
+shift
+quadrille=$1 command=("$@") inputs=("${@:3}")
+if [[ -n $limit && -z $job ]]; then command+=("train.time_limit=$limit"); fi
+
+# ---- where the run stands ------------------------------------------------------------------------------------------------
+
+number() { [[ ! -e $run/state.json ]] || sed -n "s/^ *\"$1\": \\([0-9.]*\\),*\$/\\1/p" "$run/state.json"; }
+text() { if [[ -n $1 ]]; then printf '"%s"' "$(tr -d '\000-\037' <<<"$1" | sed 's/[\\"]/\\&/g')"; else printf null; fi; }
+now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
+
+# write_state STATE EXIT_CODE END REASON
+write_state() {
+    [[ -n $run ]] || return 0
+    {
+        printf '{\n "state": "%s",\n "exit_code": %s,\n "attempts": %s,\n' "$1" "${2:-null}" "$attempts"
+        printf ' "begin": "%s",\n "end": %s,\n "seconds": %s,\n' "$begin" "$(text "$3")" "$seconds"
+        printf ' "host": %s,\n "slurm_job_id": %s,\n "reason": %s\n}\n' "$(text "$(uname -n)")" "$(text "${SLURM_JOB_ID:-}")" "$(text "$4")"
+    } >"$run/state.json.new" && mv -f "$run/state.json.new" "$run/state.json"
+}
+
+# The value of a key that holds a path, from the input as resolved: path_of SECTION KEY
+path_of() {
+    sed -n "/^$1:/,/^[^ ]/s/^  $2: \"\\(.*\\)\"\$/\\1/p" <<<"$resolved" | sed 's/\\\([\\"]\)/\1/g'
+}
+newest_step() { ls "$checkpoints" 2>/dev/null | grep -E '^step-[0-9]+$' | sort -V | tail -n 1; }
+
+record_says() { [[ -n $output ]] && "$quadrille" inspect "$output" 2>/dev/null | grep -q "$1"; }
+
+# A launcher that ends all ranks because one has left may tell of that kill instead of their exit code: the record knows it.
+stopped_on_purpose() {
+    [[ $1 -eq 75 ]] && return
+    [[ $1 -gt 128 && -n $(find "$output" -maxdepth 1 -name 'run*.h5' -newermt "@$started" 2>/dev/null) ]] && record_says 'exit code 75'
+}
+
+child=''
+pass_on() { asked=$1; [[ -z $child ]] || kill -USR1 "$child" 2>/dev/null; }
+trap 'pass_on USR1' USR1
+trap 'pass_on TERM' TERM INT
+
+if [[ -n $run ]]; then
+    exec 9>>"$run/lock" || exit 5
+    if command -v flock >/dev/null; then
+        flock --timeout 2 --conflict-exit-code 11 9  # who only looks whether it is held, holds it for a moment
+        held=$?
+        if [[ $held -eq 11 ]]; then echo "attempt.sh: $run: another attempt is under way" >&2 && exit 11; fi
+        if [[ $held -ne 0 ]]; then echo "attempt.sh: $run: this file system has no locks: nothing keeps a second attempt away" >&2; fi
+    fi
+    state=$(sed -n 's/^ "state": "\(.*\)",$/\1/p' "$run/state.json" 2>/dev/null)
+    if [[ $state == done ]]; then echo "attempt.sh: $run: is done" >&2 && exit 0; fi
+fi
+attempts=$(number attempts) seconds=$(number seconds)
+: "${attempts:=0}" "${seconds:=0}"
+if [[ -n $after && $after != "$attempts" ]]; then echo "attempt.sh: $run: another attempt has just ended" >&2 && exit 11; fi
+if [[ -n $run ]]; then exec >>"$run/log.txt" 2>&1; fi
+resolved=$("$quadrille" plan "${inputs[@]}" --ranks "$ranks" --resolved 2>/dev/null)
+output=$(path_of output directory) checkpoints=$(path_of checkpoint directory)
+
+# Slurms of some age do not tell a job its end.
+if [[ -n $job && -z ${SLURM_JOB_END_TIME:-} ]] && command -v squeue >/dev/null; then
+    end=$(date -d "$(squeue --noheader --job "$job" --format %e 2>/dev/null)" +%s 2>/dev/null) && export SLURM_JOB_END_TIME=$end
+fi
+# Checkpoints need no locks of HDF5's; where a file system has none, HDF5 does without.
+export HDF5_USE_FILE_LOCKING=${HDF5_USE_FILE_LOCKING:-BEST_EFFORT}
+
+# ---- the attempt ---------------------------------------------------------------------------------------------------------
+
+if [[ -n $run && $state == running ]] && record_says 'complete, exit code 0'; then  # the last attempt was killed, but not the run
+    begin=$(sed -n 's/^ "begin": "\(.*\)",$/\1/p' "$run/state.json")
+    write_state done 0 "$(now)" '' && exit 0
+fi
+while :; do
+    attempts=$((attempts + 1)) begin=$(now) started=$(date +%s)
+    before=$(newest_step) reason='' said=$(stat -c %s "$run/log.txt" 2>/dev/null)
+    write_state running '' '' ''
+    [[ -n $asked ]] || { "${launch[@]}" "${command[@]}" </dev/null & child=$!; }
+    code=75
+    if [[ -n $child ]]; then
+        while :; do  # a signal ends the wait, not the child
+            wait "$child"
+            code=$?
+            kill -0 "$child" 2>/dev/null || break
+        done
+        wait "$child" 2>/dev/null  # the last wait may have ended by a signal as well
+        last=$? && [[ $last -eq 127 ]] || code=$last
+    fi
+    child='' seconds=$(awk "BEGIN { print $seconds + $(date +%s) - $started }")
+    if stopped_on_purpose "$code"; then code=75; fi
+    if [[ -n $run && $code -ne 0 ]]; then reason=$(tail -c +$((said + 1)) "$run/log.txt" | grep -a '^quadrille: ' | tail -n 1); fi
+    if [[ -n $asked && $code -eq $((128 + $(kill -l USR1))) ]]; then  # the launcher was asked before it could pass signals on
+        code=75 reason='stopped before it had begun'
+    fi
+    case $code in
+        0) write_state done 0 "$(now)" '' && exit 0 ;;
+        75) ;;
+        *) write_state failed "$code" "$(now)" "$reason" && exit "$code" ;;
+    esac
+    if [[ -z $asked && -n $(newest_step) && $(newest_step) == "$before" ]]; then
+        reason="stopped twice at ${before}: the time of a job is too short for a step"
+        echo "attempt.sh: $reason; it is not begun again" >&2
+        write_state stopped 75 "$(now)" "$reason"
+        exit 75
+    fi
+    write_state stopped 75 "$(now)" "$reason"
+    if [[ -n $job && $asked != TERM ]]; then scontrol requeue "$job"; fi
+    if [[ -n $job || -n $asked ]]; then exit 75; fi
+done

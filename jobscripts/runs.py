@@ -1,0 +1,295 @@
+"""Runs of the trainer as directories that can be queued, started here and gone on with. What submit.py and sweep.py share.
+
+Owns the layout of a run's directory (jobscripts/README.md), its script, and the questions to `quadrille plan`. What happens while a run runs is
+attempt.sh's; how many runs there are, and of what, is sweep.py's.
+"""
+import dataclasses
+import datetime
+import fcntl
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import document
+import slurm
+from document import Refused
+
+HERE = pathlib.Path(__file__).resolve().parent
+DONE, REFUSED, NO_MEMORY, BUSY, STOPPED = 0, 2, 3, 11, 75
+
+
+@dataclasses.dataclass(frozen=True)
+class Trainer:
+    """The binary, what it says of itself, and what it says of inputs."""
+
+    binary: pathlib.Path
+    version: str
+    commit: str
+
+    def plan(self, source, overrides, ranks, *options):
+        return subprocess.run([self.binary, "plan", source, *overrides, "--ranks", str(ranks), *options], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, errors="replace", check=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A run that `plan` has not refused."""
+
+    source: pathlib.Path
+    overrides: list
+    layout: object  # machine.Layout
+    directory: pathlib.Path
+    input: str  # resolved
+    plan: dict
+    warnings: str
+
+    @property
+    def bytes_by_tier(self):
+        """Of the fullest rank of each tier."""
+        return {tier: max(program["peak_bytes"][tier] for program in self.plan["programs"]) for tier in ("device", "host", "nvme")}
+
+
+def find_trainer(binary):
+    """The trainer at that path, or in PATH; raises Refused."""
+    path = shutil.which(binary) if os.sep not in str(binary) else binary
+    if not path or not os.access(path, os.X_OK) or pathlib.Path(path).is_dir():
+        raise Refused(f"there is no trainer at {binary}: jobscripts/setup.sh builds it, --binary names another")
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    match = re.fullmatch(r"quadrille (\S+) \((.*)\)\n", said.stdout)
+    if said.returncode or not match:
+        raise Refused(f"{path} does not run here as the trainer does: {(said.stderr or said.stdout).strip() or f'exit code {said.returncode}'}")
+    return Trainer(pathlib.Path(path).resolve(), match[1], match[2])
+
+
+# ---- what `plan` says ------------------------------------------------------------------------------------------------
+
+
+def prepare(trainer, machine, layout, source, overrides, directory):
+    """Plans a run. Raises Refused, in the trainer's words, where it is wrong, does not divide (code 2) or does not fit the machine's memory (3)."""
+    overrides = list(overrides)
+    written = _written(source, overrides)
+    if machine.gpus and "device.backend" not in written:
+        overrides.append("device.backend=cuda")
+    own = f"output.directory={directory / 'output'}"
+    resolved = trainer.plan(source, [*overrides, own], layout.ranks, "--resolved")
+    if resolved.returncode:
+        raise Refused(complaint(resolved), REFUSED)
+    text = resolved.stdout
+    limits = {} if "device.memory_limit" in written else {"device.memory_limit": layout.device_memory or layout.memory}
+    if layout.device_memory and "device.host_memory_limit" not in written:
+        limits["device.host_memory_limit"] = layout.memory
+    if "device.threads" not in written:
+        limits["device.threads"] = layout.threads
+    plan = _plan(trainer, text, [f"{key}={value}" for key, value in limits.items()], layout)
+    prepared = Prepared(source, overrides, layout, directory, _left_to_the_machine(text, written), plan, resolved.stderr)
+    _check_node_memory(prepared, machine)
+    return prepared
+
+
+def _written(source, overrides):
+    """What the input and its overrides say, as {section.key: text}. A file that is wrong is the trainer's to refuse."""
+    said = {}
+    try:
+        for section, item in document.read(source, document.Problems(source)).items():
+            if isinstance(item.value, dict):
+                said.update({f"{section}.{key}": str(entry.value) for key, entry in item.value.items()})
+    except Refused:
+        pass
+    said.update(override.split("=", 1) for override in overrides if "=" in override)
+    return {key: value for key, value in said.items() if value != "auto" or key in ("grid.order", "comm.bucket_size")}
+
+
+def keys_of(text):
+    """A resolved input as {section.key: text}."""
+    values = {}
+    for section, item in document.parse(text, document.Problems("the resolved input")).items():
+        values.update({f"{section}.{key}": entry.text for key, entry in item.value.items()})
+    return values
+
+
+def _left_to_the_machine(text, written):
+    """The resolved input, but for what the machine that runs it is to say: a plan knows no machine."""
+    asked = [key for key in ("grid.order", "comm.bucket_size") if written.get(key) == "auto"]
+    for key in asked + ["device.threads"] * ("device.threads" not in written):
+        section, name = key.split(".")
+        text = re.sub(rf"(?ms)^({section}:\n(?:  [^\n]*\n)*?  {name}:) [^\n]*$", r"\1 auto", text, count=1)
+    return text
+
+
+def _plan(trainer, text, limits, layout):
+    """`plan --json` of a resolved input; raises Refused."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        done = trainer.plan(file.name, limits, layout.ranks, "--json")
+        if done.returncode == DONE:
+            return json.loads(done.stdout)
+        if done.returncode != NO_MEMORY:
+            raise Refused(complaint(done), REFUSED)
+        told = trainer.plan(file.name, limits, layout.ranks).stdout
+    reasons = re.search(r"(?ms)^does not fit in .*?(?=^input as resolved|\Z)", told)
+    raise Refused((reasons[0] if reasons else told).strip(), NO_MEMORY)
+
+
+def _check_node_memory(prepared, machine):
+    """Without GPUs both tiers are the node's memory."""
+    layout, peaks = prepared.layout, prepared.bytes_by_tier
+    needed = peaks["host"] + (0 if layout.device_memory else peaks["device"])
+    if needed > layout.memory:
+        raise Refused(f"does not fit: a rank needs {bytes_text(needed)} of its node's memory, device and host tier together, and {machine.name} has "
+                      f"{bytes_text(machine.memory)} for {layout.ranks_per_node} ranks, {bytes_text(layout.memory)} each ({machine.path})", NO_MEMORY)
+
+
+def complaint(process):
+    """What a refused plan said, without the program's name."""
+    said = re.sub(r"(?m)^quadrille: ", "", process.stderr).strip()
+    return said or f"plan ended with exit code {process.returncode}"
+
+
+def bytes_text(count):
+    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count} bytes"
+
+
+# ---- the directory ---------------------------------------------------------------------------------------------------
+
+
+def write_tools(directory, trainer, machine):
+    """bin/ and machine.yaml: what does not change while runs are queued, whatever is built or edited meanwhile."""
+    (directory / "bin").mkdir(parents=True, exist_ok=True)
+    for file, name in ((trainer.binary, "quadrille"), (HERE / "launch.sh", "launch.sh"), (HERE / "attempt.sh", "attempt.sh")):
+        new = directory / "bin" / (name + ".new")
+        shutil.copy2(file, new)
+        new.replace(directory / "bin" / name)
+    shutil.copyfile(machine.path, directory / "machine.yaml")
+
+
+def write_run(prepared, trainer, machine, name, time, tools):
+    """All files of a run that is not a point, or of a point but for its tools, which are in the directory `tools`. job.sh is written last."""
+    directory, layout = prepared.directory, prepared.layout
+    directory.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(prepared.source, directory / "source.yaml")
+    (directory / "input.yaml").write_text(prepared.input)
+    (directory / "plan.json").write_text(json.dumps(prepared.plan, indent=1) + "\n")
+    command = [str(tools / "bin/quadrille"), "train", str(directory / "input.yaml")]
+    job = {"name": name, "commit": trainer.commit, "version": trainer.version, "machine": machine.name, "nodes": layout.nodes, "ranks": layout.ranks,
+           "ranks_per_node": layout.ranks_per_node, "threads": layout.threads, "time": time, "source": str(prepared.source),
+           "overrides": prepared.overrides, "command": command, "folder": os.getcwd(), "made": now()}
+    write_whole(directory / "job.json", json.dumps(job, indent=1) + "\n")
+    body = script_body(machine, layout, time, tools, directory, command)
+    write_script(directory / "job.sh", slurm.script_head(machine, layout, name, time, directory / "log.txt") + body)
+
+
+def write_script(path, text):
+    write_whole(path, text)
+    path.chmod(0o755)
+
+
+def script_body(machine, layout, time, tools, directory, command):
+    """What a job does, the same in Slurm and without."""
+    launch = [str(tools / "bin/launch.sh"), str(layout.ranks)]
+    if machine.launch:
+        launch = shlex.split(re.sub(r"{(\w+)}", lambda place: str(getattr(layout, place[1])), machine.launch))
+    options = ["--run", str(directory), *(["--time", str(document.seconds_of(time))] if time else [])]
+    lines = [f"cd {shlex.quote(os.getcwd())} || exit 2", *(f"module load {shlex.quote(name)} || exit 2" for name in machine.modules),
+             *(f"export {name}={shlex.quote(value)}" for name, value in machine.environment.items()),
+             f'exec {shlex.quote(str(tools / "bin/attempt.sh"))} "$@" {shlex.join(options)} \\',
+             f"    {layout.ranks} {shlex.join(launch)} -- {shlex.join(command)}"]
+    return "\n".join(lines) + "\n"
+
+
+def array_body(folder):
+    """Each job of an array is the point of its number."""
+    return f'exec bash {shlex.quote(str(folder))}/"$(printf %04d "$SLURM_ARRAY_TASK_ID")"-*/job.sh\n'
+
+
+def write_whole(path, text):
+    """Replaces a file in one go."""
+    new = path.with_name(path.name + ".new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# ---- where a run stands ----------------------------------------------------------------------------------------------
+
+
+def is_locked(path):
+    """Whether somebody holds this lock; of one that does not exist, nobody does."""
+    try:
+        with open(path, "r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # none was begun, or there are no locks here
+        return False
+    return False
+
+
+def state_of(directory):
+    """state.json of a run as a dict; `state` is `waiting` where there is none, and `killed` where it says running and nobody runs it."""
+    try:
+        state = json.loads((directory / "state.json").read_text())
+    except FileNotFoundError:
+        return {"state": "waiting", "exit_code": None, "attempts": 0, "seconds": 0, "begin": None, "end": None, "reason": None}
+    if state["state"] == "running" and not is_locked(directory / "lock"):
+        state["state"] = "killed"
+    return state
+
+
+def steps_of(directory):
+    """(step, steps) of the last progress line of a run's log; None where there is none."""
+    try:
+        with open(directory / "log.txt", "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+            found = re.findall(rb"(?m)^step +(\d+)/(\d+)", file.read())
+    except OSError:
+        return None
+    return (int(found[-1][0]), int(found[-1][1])) if found else None
+
+
+# ---- starting --------------------------------------------------------------------------------------------------------
+
+
+def start_here(directory):
+    """Starts a run's script on this computer, apart from the terminal's signals; returns the process, which ends BUSY if another was first."""
+    words = ["--here", "--after", str(state_of(directory)["attempts"])]
+    return subprocess.Popen(["bash", str(directory / "job.sh"), *words], stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+class Stopping:
+    """While inside, SIGINT, SIGTERM and SIGUSR1 are noted, and passed on to the runs that were started: they save and stop."""
+
+    def __init__(self):
+        self.asked, self.processes = None, []
+
+    def __enter__(self):
+        self.former = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+        return self
+
+    def __exit__(self, *ignored):
+        for number, handler in self.former.items():
+            signal.signal(number, handler)
+
+    def _note(self, number, _frame):
+        self.asked = self.asked or signal.Signals(number).name
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+
+    def follow(self, process):
+        self.processes.append(process)
+        if self.asked:
+            self._note(signal.Signals[self.asked], None)
+        return process

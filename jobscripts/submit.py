@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Plans a run, refuses what cannot run, writes its directory, and queues it, or runs it here where there is no Slurm.
+
+    jobscripts/submit.py inputs/gpt2-1.5b.yaml --machine cpu-cluster --nodes 4 --time 08:00:00 checkpoint.interval=500
+    jobscripts/submit.py inputs/quickstart.yaml --ranks 4                # on a laptop: the same directory, the same results
+    jobscripts/submit.py inputs/llama3-8b.yaml --machine my.yaml --nodes 16 --dry-run    # only says what it would do
+    jobscripts/submit.py runs/gpt2-1.5b-job                              # goes on with a run that was begun
+
+A run that stops on purpose (signal, end of its time; exit code 75) goes on by itself until its steps are done: in Slurm it is queued again, here it
+is begun again. jobscripts/README.md describes the run's directory and machine files.
+
+Exit code: of a run here, the trainer's; else 0 queued, 2 refused as wrong, 3 refused for memory, 11 the run is under way.
+"""
+import argparse
+import json
+import pathlib
+import sys
+import time
+
+import document
+import machine as machines
+import runs
+import slurm
+from document import Refused
+
+
+def parse_arguments(words):
+    first, _, rest = __doc__.partition("\n\n")
+    parser = argparse.ArgumentParser(prog="submit.py", description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("input", type=pathlib.Path, help="an input file, or the directory of a run that was begun")
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value")
+    parser.add_argument("--machine", help=f"a name ({', '.join(machines.names())}) or a machine file; default: laptop where there is no Slurm")
+    parser.add_argument("--nodes", type=positive, help="default: as many as the ranks need")
+    parser.add_argument("--ranks", type=positive, help="default: the machine's ranks per node, on each node")
+    parser.add_argument("--ranks-per-node", type=positive)
+    parser.add_argument("--time", help="of one job, [days-]hours:minutes:seconds; default: the machine's")
+    parser.add_argument("--directory", type=pathlib.Path, help="of the run; default runs/NAME-job, NAME being the input file's stem")
+    parser.add_argument("--name", help="of the job; default: the directory's")
+    parser.add_argument("--binary", default="build/quadrille", help="the trainer (default: build/quadrille)")
+    parser.add_argument("--dry-run", action="store_true", help="plan, show the script and do nothing")
+    return parser.parse_intermixed_args(words)
+
+
+def positive(word):
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"'{word}' is not a number from 1 on")
+    return int(word)
+
+
+def begin(arguments):
+    """A new run."""
+    if not arguments.input.is_file():
+        raise Refused(f"{arguments.input}: there is no such input file")
+    trainer = runs.find_trainer(arguments.binary)
+    machine = machines.load(arguments.machine or machines.default_name())
+    layout = machines.lay_out(machine, arguments.ranks, arguments.nodes, arguments.ranks_per_node)
+    directory = (arguments.directory or pathlib.Path("runs") / f"{arguments.input.stem}-job").absolute()
+    if (directory / "job.json").exists():
+        raise Refused(f"{directory} is a run's: `submit.py {directory}` goes on with it, --directory names another")
+    if directory.exists() and any(directory.iterdir()):
+        raise Refused(f"{directory} is not empty; --directory names another")
+    limit, name = document.time_option(arguments.time) or machine.time, arguments.name or directory.name
+    prepared = runs.prepare(trainer, machine, layout, arguments.input.absolute(), arguments.overrides, directory)
+    print(prepared.warnings, end="", file=sys.stderr)
+    print(describe(prepared, machine, limit))
+    if arguments.dry_run:
+        command = [str(directory / "bin/quadrille"), "train", str(directory / "input.yaml")]
+        print(f"would write {directory} and {'queue' if machine.slurm else 'run'} this:\n")
+        print(slurm.script_head(machine, layout, name, limit, directory / "log.txt")
+              + runs.script_body(machine, layout, limit, directory, directory, command), end="")
+        return 0
+    runs.write_tools(directory, trainer, machine)
+    runs.write_run(prepared, trainer, machine, name, limit, directory)
+    return start(directory, machine.slurm)
+
+
+def describe(prepared, machine, limit):
+    layout, peaks = prepared.layout, prepared.bytes_by_tier
+    where = ", ".join(f"{tier} {runs.bytes_text(peak)}" for tier, peak in peaks.items() if peak)
+    return (f"{prepared.source.name}: {layout.ranks} ranks on {layout.nodes} node{'s' * (layout.nodes > 1)} of {machine.name}, "
+            f"{layout.threads} thread{'s' * (layout.threads > 1)} each; at most {where} a rank; {f'jobs of {limit}' if limit else 'no time limit'}")
+
+
+def go_on(arguments):
+    """A run that was begun: what it is stays as it was."""
+    given = [name for name in ("machine", "nodes", "ranks", "ranks_per_node", "time", "directory", "name") if getattr(arguments, name) is not None]
+    if given or arguments.overrides:
+        what = [f"--{name.replace('_', '-')}" for name in given] + arguments.overrides
+        raise Refused(f"{arguments.input} goes on as it was begun: {', '.join(what)} cannot be changed; a new run can, from a checkpoint of it")
+    directory = arguments.input.absolute()
+    if not (directory / "job.sh").exists():
+        raise Refused(f"{directory} is a directory, but no run's: it has no job.sh")
+    state = runs.state_of(directory)["state"]
+    if state == "done":
+        print(f"{directory}: is done")
+        return 0
+    queues = machines.load(directory / "machine.yaml").slurm
+    if arguments.dry_run:
+        print(f"{directory}: {state}; would be {'queued' if queues else 'run'} again:\n\n{(directory / 'job.sh').read_text()}", end="")
+        return 0
+    return start(directory, queues)
+
+
+def start(directory, queues):
+    """Queues a run, or runs it here and shows what it prints."""
+    if queues:
+        queued = slurm.queued(directory)
+        if queued:
+            raise Refused(f"{directory}: is in the queue already, as job {', '.join(sorted(queued))}", runs.BUSY)
+        number = slurm.submit(directory, directory / "job.sh")
+        print(f"queued as job {number}: {directory}; its words: {directory / 'log.txt'}")
+        return 0
+    log = directory / "log.txt"
+    log.touch()
+    with runs.Stopping() as stopping, open(log, errors="replace") as file:
+        file.seek(0, 2)
+        process = stopping.follow(runs.start_here(directory))
+        running = True
+        while running:
+            running = process.poll() is None
+            sys.stdout.write(file.read())
+            sys.stdout.flush()
+            if running:
+                time.sleep(0.1)
+    print(f"{runs.state_of(directory)['state']}: {directory}")
+    return process.returncode
+
+
+def main(words):
+    arguments = parse_arguments(words)
+    try:
+        return go_on(arguments) if arguments.input.is_dir() else begin(arguments)
+    except Refused as refused:
+        print("submit.py: " + str(refused).replace("\n", "\n  "), file=sys.stderr)
+        return refused.code
+    except OSError as error:
+        print(f"submit.py: {error.filename or ''}: {error.strerror}", file=sys.stderr)
+        return 5
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

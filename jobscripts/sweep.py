@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Runs an input at many points: over ranks, grids, ZeRO stages, tiers, any keys; drops what `quadrille plan` refuses, and says why.
+
+    jobscripts/sweep.py inputs/sweeps/zero-stages.yaml                   # here, one point after another, with a progress bar
+    jobscripts/sweep.py inputs/sweeps/weak.yaml --machine cpu-cluster    # as job arrays, one for each number of nodes
+    jobscripts/sweep.py inputs/sweeps/weak.yaml --dry-run                # the points, and what is dropped
+    jobscripts/sweep.py runs/weak-sweep                                  # goes on where it was; so does the first command, said again
+    jobscripts/sweep.py runs/weak-sweep --status                         # where each point stands
+
+No point runs twice: not when this is killed and said again, nor from two terminals, nor beside a job that is queued. Points that failed are left
+alone unless --retry asks for them. jobscripts/README.md describes sweep files and a sweep's directory, inputs/sweeps/ has some.
+
+Exit code: 0 all points are done, or queued; 1 some failed; 2 refused as wrong; 3 no point fits; 75 stopped by a signal (points that ran have saved).
+"""
+import argparse
+import pathlib
+import sys
+import time
+
+import document
+import machine as machines
+import points
+import progress
+import runs
+import slurm
+import sweeps
+from document import Refused
+
+LOOK = 0.2  # seconds between looks at a run that is under way
+
+
+def parse_arguments(words):
+    first, _, rest = __doc__.partition("\n\n")
+    parser = argparse.ArgumentParser(prog="sweep.py", description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sweep", type=pathlib.Path, help="a sweep file, or the directory of a sweep that was begun")
+    parser.add_argument("--status", action="store_true", help="a table of the points, and nothing else")
+    parser.add_argument("--dry-run", action="store_true", help="plan all points, show them and do nothing")
+    parser.add_argument("--retry", action="store_true", help="points that failed, too")
+    parser.add_argument("--machine", help=f"a name ({', '.join(machines.names())}) or a machine file; default: the sweep file's")
+    parser.add_argument("--time", help="of one job, [days-]hours:minutes:seconds; default: the sweep file's, or the machine's")
+    parser.add_argument("--at-once", type=int, metavar="N", help="at most so many jobs of an array at a time")
+    parser.add_argument("--directory", type=pathlib.Path, help="of the sweep; default runs/NAME-sweep")
+    parser.add_argument("--binary", default="build/quadrille", help="the trainer, of a new sweep (default: build/quadrille)")
+    return parser.parse_args(words)
+
+
+def begin(arguments):
+    """The sweep of a file, expanded into its directory: (sweep, directory)."""
+    file = points.load(arguments.sweep)
+    directory = (arguments.directory or pathlib.Path("runs") / f"{file.name}-sweep").absolute()
+    if directory.exists() and any(directory.iterdir()) and not (directory / "sweep.lock").exists():
+        raise Refused(f"{directory} is not empty, and no sweep's; --directory names another")
+    if arguments.dry_run:
+        return expand(arguments, file, directory), directory
+    directory.mkdir(parents=True, exist_ok=True)
+    with sweeps.locked(directory):
+        try:
+            return expand(arguments, file, directory), directory
+        finally:
+            sweeps.leave_nothing(directory)
+
+
+def expand(arguments, file, directory):
+    former = sweeps.read(directory)
+    chosen = arguments.machine or file.machine
+    if former:
+        if arguments.machine and machines.load(chosen).name != former["machine"] or arguments.time and arguments.time != former["time"]:
+            raise Refused(f"{directory} was begun on machine {former['machine']} with jobs of {former['time']}; --directory names another")
+        machine, trainer, limit = machines.load(directory / "machine.yaml"), runs.find_trainer(directory / "bin/quadrille"), former["time"]
+    else:
+        machine = machines.load(chosen or machines.default_name())
+        trainer, limit = runs.find_trainer(arguments.binary), document.time_option(arguments.time) or file.time or machine.time
+    return sweeps.expand(file, directory, trainer, machine, limit, arguments.dry_run)
+
+
+def go_on(arguments):
+    """The sweep of a directory, as it was begun: (sweep, directory)."""
+    directory = arguments.sweep.absolute()
+    sweep = sweeps.read(directory)
+    if sweep is None:
+        raise Refused(f"{directory}: no sweep has been begun there: it has no sweep.json")
+    given = [f"--{name}" for name in ("machine", "time", "directory") if getattr(arguments, name) is not None]
+    if given:
+        raise Refused(f"{directory} goes on as it was begun: {', '.join(given)} cannot be changed")
+    return sweep, directory
+
+
+def run_points(sweep, directory, retry):
+    """Runs points here, one after another, until none waits; returns the exit code."""
+    kept, tried = sweeps.kept(sweep), set()
+    with runs.Stopping() as stopping:
+        bar = progress.Bar(sweep["name"], len(kept))
+        while not stopping.asked:
+            bar.done = [sweeps.state(point, directory)["state"] for point in kept].count("done")
+            point = next((point for point in sweeps.waiting(sweep, directory, retry) if point["index"] not in tried), None)
+            if point:
+                run_point(point, directory, bar, stopping)
+                tried.add(point["index"])
+            elif any(sweeps.is_under_way(point, directory) for point in kept):
+                bar.show("waits for points that another sweep.py or job runs")
+                time.sleep(LOOK)
+            else:
+                break
+        bar.end()
+    states = [sweeps.state(point, directory)["state"] for point in kept]
+    print(f"{directory}: {progress.counted(states, len(sweep['points']) - len(kept))}")
+    if stopping.asked:
+        print(f"stopped by {stopping.asked}; `sweep.py {directory}` goes on from here")
+        return runs.STOPPED
+    return 0 if set(states) == {"done"} else 1
+
+
+def run_point(point, directory, bar, stopping):
+    """One attempt, and those that follow a stop; whoever else has it, has it."""
+    place = directory / point["directory"]
+    process = stopping.follow(runs.start_here(place))
+    while process.poll() is None:
+        step, steps = runs.steps_of(place) or (0, 1)
+        bar.show(f"{point['name']}  step {step}/{steps}", step / steps)
+        time.sleep(LOOK)
+    if process.returncode != runs.BUSY:
+        state = runs.state_of(place)
+        why = state["reason"] or f"see {place}/log.txt"
+        words = f"{state['seconds']} s" if state["state"] == "done" else f"exit code {state['exit_code']}, {why}"
+        bar.line(f"{state['state']:8} {point['name']}: {words}")
+
+
+def show_status(sweep, directory):
+    """Where each point stands."""
+    queue = slurm.queued(directory) if slurm.submitted(directory) else {}
+    rows = [["point", "ranks", "state", "steps", "seconds", "attempts", "remark"]]
+    for point in sweep["points"]:
+        if point["dropped"]:
+            rows.append([point["name"], str(point["ranks"]), "dropped", "", "", "", point["dropped"].replace("\n", " ")[:160]])
+            continue
+        state, steps = sweeps.state(point, directory), runs.steps_of(directory / point["directory"])
+        remark = f"exit code {state['exit_code']}: {state['reason']}" if state["state"] in ("failed", "stopped") else ""
+        where = f"{state['state']}, {queue[point['index']].lower()} in the queue" if point["index"] in queue else state["state"]
+        rows.append([point["name"], str(point["ranks"]), where, f"{steps[0]}/{steps[1]}" if steps else "", str(state["seconds"] or ""),
+                     str(state["attempts"] or ""), remark])
+    states = [sweeps.state(point, directory)["state"] for point in sweeps.kept(sweep)]
+    print(f"{progress.table(rows)}\n{progress.counted(states, len(sweep['points']) - len(states))}")
+
+
+def go(arguments):
+    if arguments.status and not arguments.sweep.is_dir():
+        name = points.load(arguments.sweep).name
+        arguments.sweep, arguments.directory = arguments.directory or pathlib.Path("runs") / f"{name}-sweep", None
+    sweep, directory = go_on(arguments) if arguments.sweep.is_dir() or arguments.status else begin(arguments)
+    if arguments.status:
+        show_status(sweep, directory)
+        return 0
+    kept = sweeps.kept(sweep)
+    for point in sweep["points"]:
+        if point["dropped"]:
+            print(f"dropped: {point['name']}: {point['dropped']}")
+    if not kept:
+        raise Refused("no point can run", runs.NO_MEMORY if all("does not fit" in point["dropped"] for point in sweep["points"]) else runs.REFUSED)
+    if arguments.dry_run:
+        print("\n".join(f"point {point['index']}: {point['ranks']} ranks: {' '.join(point['overrides'])}" for point in kept))
+        return 0
+    machine = machines.load(directory / "machine.yaml")
+    if not machine.slurm:
+        return run_points(sweep, directory, arguments.retry)
+    with sweeps.locked(directory):
+        for told in sweeps.queue(sweep, directory, machine, arguments.retry, arguments.at_once):
+            print(told)
+    return 0
+
+
+def main(words):
+    arguments = parse_arguments(words)
+    try:
+        return go(arguments)
+    except Refused as refused:
+        print("sweep.py: " + str(refused).replace("\n", "\n  "), file=sys.stderr)
+        return refused.code
+    except OSError as error:
+        print(f"sweep.py: {error.filename or ''}: {error.strerror}", file=sys.stderr)
+        return 5
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

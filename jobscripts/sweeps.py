@@ -1,0 +1,168 @@
+"""A sweep's directory: planning its points into it, reading it again, queueing what waits.
+
+Owns the layout of that directory and of sweep.json (jobscripts/README.md), and that no point is planned or queued twice, whoever else is at it. That
+none runs twice is the lock of each run (attempt.sh). What points there are is points.py's, what a run is runs.py's.
+"""
+import contextlib
+import dataclasses
+import fcntl
+import filecmp
+import json
+import pathlib
+import shutil
+
+import machine as machines
+import points
+import progress
+import runs
+import slurm
+from document import Refused
+
+SCHEMA = "quadrille-sweep-1"
+
+
+@contextlib.contextmanager
+def locked(directory):
+    """While inside, nobody else plans this sweep's points or queues them."""
+    with open(directory / "sweep.lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waits for another sweep.py, which plans or queues {directory}", flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:  # a file system without locks
+            pass
+        yield
+
+
+def read(directory):
+    """sweep.json; None where there is none."""
+    try:
+        sweep = json.loads((directory / "sweep.json").read_text())
+    except FileNotFoundError:
+        return None
+    if sweep.get("schema") != SCHEMA:
+        raise Refused(f"{directory / 'sweep.json'} is of schema {sweep.get('schema')}; this sweep.py knows {SCHEMA}")
+    return sweep
+
+
+def leave_nothing(directory):
+    """Removes a sweep's directory that holds nothing but its lock: no point could run."""
+    if [path.name for path in directory.iterdir()] == ["sweep.lock"]:
+        (directory / "sweep.lock").unlink()
+        directory.rmdir()
+
+
+def kept(sweep):
+    return [point for point in sweep["points"] if not point["dropped"]]
+
+
+# ---- planning --------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Planner:
+    """What the points of a sweep have in common."""
+
+    file: points.Sweep
+    directory: pathlib.Path
+    trainer: runs.Trainer
+    machine: machines.Machine
+
+    def plan(self, point, index):
+        """A point with its layout and directory, or why it is dropped; and the run, None where it is."""
+        point = point | {"index": index, "nodes": None, "ranks_per_node": None, "directory": None}
+        if point["dropped"]:
+            return point, None
+        place = self.directory / "points" / points.directory_name(index, point)
+        try:
+            layout = machines.lay_out(self.machine, ranks=point["ranks"])
+            prepared = runs.prepare(self.trainer, self.machine, layout, self.file.base, point["overrides"], place)
+        except Refused as refused:
+            return point | {"dropped": str(refused)}, None
+        place = {"nodes": layout.nodes, "ranks_per_node": layout.ranks_per_node, "directory": str(place.relative_to(self.directory))}
+        return point | place, prepared
+
+    def plan_new(self, former):
+        """The points of the file: those of `former` as they are, and behind them the others, planned; and the runs of these, {index: Prepared}."""
+        known = {points.identity(point): point for point in former}
+        new = [point for point in points.expand(self.file, self.resolve) if points.identity(point) not in known]
+        planned, prepared = list(former), {}
+        bar = progress.Bar(f"{self.file.name}: plans", len(new))
+        for point in new:
+            bar.show(point["name"])
+            point, run = self.plan(point, len(planned))
+            planned.append(point)
+            prepared |= {point["index"]: run} if run else {}
+            bar.step()
+        bar.end()
+        return planned, prepared
+
+    def resolve(self, words, ranks):
+        """The base as resolved on so many ranks, {section.key: text}."""
+        done = self.trainer.plan(self.file.base, words, ranks, "--resolved")
+        if done.returncode:
+            raise Refused(runs.complaint(done))
+        return runs.keys_of(done.stdout)
+
+
+def expand(file, directory, trainer, machine, time, dry):
+    """sweep.json's object with all points of the file, those that were there as they were; also written, unless `dry` or no point can run.
+
+    Raises Refused where the directory is of another sweep.
+    """
+    former = read(directory)
+    if former and not filecmp.cmp(file.base, directory / "base.yaml", shallow=False):
+        raise Refused(f"{file.base} is not what it was when {directory} was begun, so points would not compare; --directory names another")
+    planned, prepared = Planner(file, directory, trainer, machine).plan_new(former["points"] if former else [])
+    sweep = {"schema": SCHEMA, "name": file.name, "about": file.about, "kind": file.kind, "scales": file.scales, "grows": file.grows,
+             "base": str(file.base), "commit": trainer.commit, "version": trainer.version, "machine": former["machine"] if former else machine.name,
+             "time": time, "axes": _axes(file), "repetitions": file.repetitions, "points": planned}
+    if not dry and kept(sweep):
+        if not former:
+            runs.write_tools(directory, trainer, machine)
+            shutil.copyfile(file.base, directory / "base.yaml")
+        for index, run in prepared.items():
+            runs.write_run(run, trainer, machine, f"{file.name}-{index}", time, directory)
+        runs.write_whole(directory / "sweep.yaml", file.path.read_text())
+        runs.write_whole(directory / "sweep.json", json.dumps(sweep, indent=1) + "\n")
+    return sweep
+
+
+def _axes(file):
+    return [{"name": "ranks", "values": file.ranks}, *({"name": axis.name, "values": [plain for plain, _ in axis.values]} for axis in file.vary)]
+
+
+# ---- what waits ------------------------------------------------------------------------------------------------------
+
+
+def waiting(sweep, directory, retry):
+    """Points to be begun or gone on with, in their order; with `retry` those that failed, too."""
+    wanted = {"waiting", "killed", "stopped"} | ({"failed"} if retry else set())
+    return [point for point in kept(sweep) if state(point, directory)["state"] in wanted and not is_under_way(point, directory)]
+
+
+def is_under_way(point, directory):
+    return runs.is_locked(directory / point["directory"] / "lock")
+
+
+def state(point, directory):
+    return runs.state_of(directory / point["directory"])
+
+
+def queue(sweep, directory, machine, retry, at_once):
+    """Submits what waits and is not queued: an array for each number of nodes and of ranks on them. Yields what there is to tell."""
+    queued = slurm.queued(directory)
+    groups = {}
+    for point in waiting(sweep, directory, retry):
+        if point["index"] not in queued:
+            groups.setdefault((point["nodes"], point["ranks_per_node"]), []).append(point["index"])
+    for (nodes, ranks_per_node), indices in sorted(groups.items()):
+        layout = machines.lay_out(machine, nodes=nodes, ranks_per_node=ranks_per_node)
+        script = directory / f"array-{nodes}-{ranks_per_node}.sh"
+        head = slurm.script_head(machine, layout, sweep["name"], sweep["time"], script.with_suffix(".log"))
+        runs.write_script(script, head + runs.array_body(directory / "points"))
+        number = slurm.submit(directory, script, indices, at_once)
+        yield f"queued as array {number}: points {slurm.ranges(indices)}, on {nodes} node{'s' * (nodes > 1)} with {ranks_per_node} ranks each"
+    if not groups:
+        yield f"nothing to queue{f': {len(queued)} points are in the queue' if queued else ''}"

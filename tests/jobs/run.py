@@ -1,0 +1,38 @@
+"""The job scripts as users call them: submit.py, sweep.py and attempt.sh, here and in a Slurm of the test's own."""
+import functools
+import os
+import pathlib
+import sys
+import tempfile
+
+sys.path[:0] = [str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[2] / "jobscripts")]
+from trainer import Trainer, parse_arguments, report, write_counting_text  # noqa: E402
+
+import attempts  # noqa: E402
+import files  # noqa: E402
+import in_slurm  # noqa: E402
+import submitting  # noqa: E402
+import sweeping  # noqa: E402
+
+GROUPS = {"files": files.CHECKS, "attempts": attempts.CHECKS, "submit": submitting.CHECKS, "sweep": sweeping.CHECKS, "slurm": in_slurm.CHECKS}
+
+
+def main():
+    arguments = parse_arguments(__doc__)
+    for name in [name for name in os.environ if name.startswith("SLURM_")]:
+        del os.environ[name]  # the tests may be run in a job of another Slurm
+
+    def in_a_fresh_folder(check):
+        with tempfile.TemporaryDirectory(prefix="jobs-") as folder:
+            scratch = pathlib.Path(folder) / "a folder"  # a space in every path
+            scratch.mkdir()
+            write_counting_text(scratch / "counting.txt")
+            found = check(Trainer(arguments.binary, arguments.mpirun, scratch))
+            return ([], found) if isinstance(found, str) else (found, "")  # complaints, or why it cannot be checked here
+
+    checks = [check for group in arguments.group or GROUPS for check in GROUPS[group]]
+    return report(arguments, [(name, functools.partial(in_a_fresh_folder, check)) for name, check in checks])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

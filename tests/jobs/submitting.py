@@ -1,0 +1,108 @@
+"""submit.py: what it refuses before anything is queued, the directory that it writes, and runs that it starts here and goes on with."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+from trainer import read_record, numpy
+
+from scripts import INPUT, LONG, STEPS, end, expect, is_training, ranks_of, start, state, submit, wait_for, write
+
+FILES = {"input.yaml", "source.yaml", "plan.json", "job.json", "job.sh", "machine.yaml", "bin", "state.json", "log.txt", "lock", "output"}
+CLUSTER = "{scheduler: slurm, nodes: 2, cores: 4, memory: 64MiB, ranks_per_node: 2, time: '01:00:00', launch: 'srun -n {ranks} -c {threads}'}"
+
+
+def refusals(trainer):
+    """What is wrong, does not divide or does not fit is not queued, in plan's words, and nothing is written."""
+    write(trainer.folder / "run.yaml", INPUT)
+    write(trainer.folder / "m.yaml", CLUSTER)
+    write(trainer.folder / "gpus.yaml", "{scheduler: slurm, cores: 8, memory: 1GiB, gpus: 2, gpu_memory: 1GiB}")
+    big = ["model.hidden_size=1024", "model.num_layers=8"]
+    complaints = []
+    for words, code, said in (
+            (["run.yaml", "--ranks", "2", "grid.tp=3"], 2, ["tp·pp·sp is 3 x 1 x 1 = 3 but --ranks is 2"]),
+            (["run.yaml", "--ranks", "2", "grid.tpp=3", "model.layers=2"], 2, ["grid.tpp", "model.layers"]),
+            (["run.yaml", "--ranks", "3"], 2, ["global_batch_size"]),
+            (["run.yaml", "--machine", "m.yaml", "--nodes", "2", *big], 3, ["does not fit in", "offload"]),
+            (["run.yaml", "--machine", "m.yaml", "--nodes", "2", "--ranks", "4", "device.memory_limit=4GiB", *big], 3,
+             ["of its node's memory", "has 64 MiB for 2 ranks, 32 MiB each"]),
+            (["run.yaml", "--machine", "m.yaml", "--nodes", "3"], 2, ["3 nodes are more than the 2"]),
+            (["run.yaml", "--machine", "gpus.yaml"], 2, ["device.backend", "cuda"]),
+            (["run.yaml", "--machine", "nowhere"], 2, ["there is no machine 'nowhere'"]),
+            (["run.yaml", "--time", "4h"], 2, ["--time: found 4h, allowed: [days-]hours:minutes:seconds"]),
+            (["no.yaml"], 2, ["there is no such input file"]), (["."], 2, ["no run's"])):
+        complaints += expect(" ".join(words), submit(trainer, *words), code, *said)
+    left = sorted(path.name for path in trainer.folder.iterdir())
+    return complaints + ([] if left == ["counting.txt", "gpus.yaml", "m.yaml", "run.yaml"] else [f"there is now {left}"])
+
+
+def dry_run(trainer):
+    """Says what it would do, for a cluster that is not here, and does nothing."""
+    write(trainer.folder / "run.yaml", INPUT)
+    write(trainer.folder / "m.yaml", CLUSTER)
+    ended = submit(trainer, "run.yaml", "--machine", "m.yaml", "--nodes", "2", "--dry-run")
+    complaints = expect("dry run", ended, 0, "4 ranks on 2 nodes of m, 2 threads each", "#SBATCH --nodes=2\n", "#SBATCH --ntasks-per-node=2\n",
+                        "#SBATCH --cpus-per-task=2\n", "#SBATCH --time=01:00:00\n", "#SBATCH --signal=USR1@120\n", "4 srun -n 4 -c 2 -- ")
+    write(trainer.folder / "gpus.yaml", "{scheduler: slurm, cores: 8, memory: 1GiB, gpus: 2, gpu_memory: 1GiB}")
+    words = ["--machine", "gpus.yaml", "--dry-run", "device.backend=cpu"]
+    complaints += expect("GPUs' cores", submit(trainer, "run.yaml", *words), 0, "2 ranks on 1 node")
+    return complaints + ([] if not (trainer.folder / "runs").exists() else ["a dry run has written something"])
+
+
+def here(trainer):
+    """A run here: its directory holds all of it, its record is that of the same run by hand, and its input runs the same from anywhere."""
+    write(trainer.folder / "run.yaml", INPUT | {"comm": {"bucket_size": "auto"}})
+    by_hand = trainer.train(INPUT | {"comm": {"bucket_size": "auto"}}, 2, ["grid.tp=2"])
+    directory = trainer.folder / "runs/my job"
+    ended = submit(trainer, "run.yaml", "--ranks", "2", "grid.tp=2", "--directory", directory)
+    complaints = expect("here", ended, 0, "step 4/4", "done: ")
+    if complaints or by_hand.exit_code:
+        return complaints or [by_hand.stderr]
+    left, job = {path.name for path in directory.iterdir()}, json.loads((directory / "job.json").read_text())
+    if left != FILES:
+        complaints.append(f"the directory has {left ^ FILES} more or less")
+    if (job["ranks"], job["nodes"], job["machine"], job["overrides"], len(job["commit"]) > 6) != (2, 1, "laptop", ["grid.tp=2"], True):
+        complaints.append(f"job.json: {job}")
+    for key in ("bucket_size: auto", "threads: 1", "memory_limit: auto"):
+        if key not in (directory / "input.yaml").read_text():
+            complaints.append(f"the input lacks {key}")
+    losses = read_record(by_hand.output)["steps/loss"]
+    if not numpy.array_equal(losses, read_record(directory / "output")["steps/loss"]):
+        complaints.append("the losses are not those of the run by hand")
+    os.rename(trainer.folder / "run.yaml", trainer.folder / "gone.yaml")
+    shutil.rmtree(directory / "output")
+    (directory / "state.json").unlink()
+    done = subprocess.run(["bash", directory / "job.sh"], env=trainer.environment, cwd="/", capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode or not numpy.array_equal(losses, read_record(directory / "output")["steps/loss"]):
+        complaints.append(f"by its script: exit {done.returncode}\n{done.stderr}")
+    complaints += expect("done", submit(trainer, directory), 0, "is done")
+    complaints += expect("again", submit(trainer, "gone.yaml", "--directory", directory), 2, "is a run's", "goes on with it")
+    another = submit(trainer, directory, "--ranks", "4", "train.steps=9")
+    return complaints + expect("another way", another, 2, "--ranks, train.steps=9 cannot be changed")
+
+
+def stop_and_go_on(trainer):
+    """A rank that gets SIGUSR1: the run goes on at once. submit.py that gets SIGTERM: it saves, stops, and goes on when it is asked to."""
+    write(trainer.folder / "run.yaml", INPUT)
+    directory = trainer.folder / "runs/run-job"
+    process = start(trainer, "submit.py", "--binary", trainer.binary, "run.yaml", "--ranks", "2", "--time", "0:10:00",
+                    *(f"{key}={value}" for key, value in LONG.items()))
+    if not wait_for(lambda: is_training(directory), 200):
+        return [f"it has not begun\n{end(process, 1)}"]
+    os.kill(ranks_of(directory)[0], signal.SIGUSR1)
+    again = lambda: state(directory)["attempts"] == 2 and is_training(directory, "goes on after step")  # noqa: E731
+    complaints = [] if wait_for(again, 200) else [f"not gone on with: {state(directory)}"]
+    process.send_signal(signal.SIGTERM)
+    complaints += expect("SIGTERM", end(process, 200), 75, "stopped: ")
+    if state(directory)["state"] != "stopped" or "stopped after step" not in state(directory)["reason"]:
+        complaints.append(f"{state(directory)}")
+    complaints += expect("another run", submit(trainer, "run.yaml", "--ranks", "2"), 2, "is a run's")
+    complaints += expect("going on", submit(trainer, directory), 0, "goes on after step", f"step {STEPS}/{STEPS}")
+    record = read_record(directory / "output")
+    if state(directory)["state"] != "done" or state(directory)["attempts"] != 3 or record["steps/step"].tolist() != list(range(1, STEPS + 1)):
+        complaints.append(f"{state(directory)}, {len(record['steps/step'])} steps")
+    return complaints + ([] if "\n  time_limit: 600\n" in record["config"]["yaml"] else ["the trainer was not told of its time"])
+
+
+CHECKS = [(check.__name__, check) for check in (refusals, dry_run, here, stop_and_go_on)]
