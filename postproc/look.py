@@ -57,6 +57,17 @@ def axes(rows=1, columns=1, height=3.0, **more):
     return canvas, plots
 
 
+def lying(labels):
+    """A picture of lying bars, one row a label, the first on top: (canvas, matplotlib's axes)."""
+    canvas, plots = axes(height=max(1.8, 0.9 + 0.28 * len(labels)))
+    plot = plots[0, 0]
+    plot.set_yticks(range(len(labels)), labels)
+    plot.set_ylim(len(labels) - 0.4, -0.6)
+    plot.grid(False, axis="y")
+    plot.grid(True, axis="x", color="#dddddd", linewidth=0.6)
+    return canvas, plot
+
+
 def whole_steps(plot):
     """Ticks at whole numbers alone along x."""
     plot.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Writes a report: one HTML file that opens offline, and if asked its figures as PNG and PDF and its tables as CSV.
 
-    report.py RUN... [--output FILE.html] [--figures DIR] [--csv DIR] [--peak FLOPS] [--fit BYTES]
+    report.py RUN|SWEEP... [--output FILE.html] [--figures DIR] [--csv DIR] [--peak FLOPS] [--fit BYTES]
     report.py INPUT.yaml [section.key=value ...] [--ranks N] [--quadrille FILE]     an input, or plan --json's output: does it fit, and what would
 
-RUN is a run's directory, a record in it or a job's directory. The report of one goes into its directory, of several into the working one, as
-report.html; that of an input into the working directory, as INPUT-plan.html. --peak: what a rank's hardware can do in flop/s, for MFU. --fit: also
-plan the run's input within so much device memory (1GiB). --quadrille: the binary that plans (build/quadrille).
+RUN is a run's directory, a record in it or a job's directory, SWEEP a directory of jobscripts/sweep.py's. Several runs are also set side by side, as
+a sweep's points are. The report of one goes into its directory, of several into the working one, as report.html; that of an input into the working
+directory, as INPUT-plan.html. --peak: what a rank's hardware can do in flop/s, for MFU. --fit: also plan the run's input within so much device
+memory (1GiB). --quadrille: the binary that plans (build/quadrille).
 
 Exit codes: 0 done; 2 usage, or no such run; 5 a record that is damaged or of another layout, or a report that cannot be written; an input that is
 refused ends with plan's own. Needs h5py, numpy, matplotlib and PyYAML.
@@ -19,6 +20,7 @@ import sys
 try:
     import plan_report
     import run_report
+    import sweep_report
     from page import Page
     from record import DAMAGED, MISSING, RecordError
 except ImportError as error:
@@ -27,7 +29,7 @@ except ImportError as error:
 
 # What there is to report on, in the order in which a path is tried: modules with recognises(path), title(path) and
 # write(page, path, options, prefix), which adds chapters to the page.
-KINDS = (plan_report, run_report)
+KINDS = (plan_report, sweep_report, run_report)
 
 
 def kind_of(path):
@@ -45,6 +47,9 @@ def build(paths, options):
     kinds = [kind_of(path) for path in paths]
     titles = [kind.title(path) for kind, path in zip(kinds, paths)]
     page = Page(titles[0] if len(titles) == 1 else f"{len(titles)} subjects", "" if len(titles) == 1 else ", ".join(titles))
+    runs = [path for kind, path in zip(kinds, paths) if kind is run_report]
+    if len(runs) > 1:
+        sweep_report.write_beside(page, runs, "beside-")
     for number, (kind, path) in enumerate(zip(kinds, paths), 1):
         name = re.sub(r"[^A-Za-z0-9]+", "-", path.resolve().stem)
         kind.write(page, path, options, f"{number}-{name}-" if len(paths) > 1 else "")

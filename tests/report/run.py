@@ -1,5 +1,7 @@
 """The reports of real runs, as a user gets them, in a browser: every figure is drawn and has its caption, the console is silent, and the network is
 not asked for anything."""
+import csv
+import json
 import pathlib
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import browser  # noqa: E402
 import hand_made  # noqa: E402
 
 POSTPROC = hand_made.POSTPROC
+SWEEP = POSTPROC.parent / "jobscripts/sweep.py"
 MICRO = {"model": {"num_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "vocab_size": 256, "seq_length": 32},
          "grid": {"tp": 2, "pp": 2}, "train": {"global_batch_size": 16, "micro_batch_size": 4, "steps": 6}, "device": {"threads": 1},
          "data": {"format": "text", "split": "90,10"}, "evaluation": {"interval": 3, "batches": 2}, "output": {"trace": True}}
@@ -108,10 +111,31 @@ def refused_for_memory(trainer):
     return look(page, wanted) if "It does not fit: it needs" in text else (["the page does not say that it does not fit"], "")
 
 
+def swept(trainer):
+    """A sweep over ranks and stages by sweep.py, one point of which plan refuses: its page, and the loss of each point whole in its table."""
+    write_counting_text(trainer.folder / "text")
+    base, place = trainer.folder / "base.yaml", trainer.folder / "sweep"
+    base.write_text(json.dumps(MICRO | {"grid": {}, "data": MICRO["data"] | {"train": [str(trainer.folder / "text")]}}))
+    (trainer.folder / "sweep.yaml").write_text(json.dumps({"base": str(base), "ranks": [1, 2, 3], "vary": {"sharding.zero_stage": [0, 1]}}))
+    command = [sys.executable, SWEEP, trainer.folder / "sweep.yaml", "--directory", place, "--binary", trainer.binary]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=trainer.environment, timeout=240, stdin=subprocess.DEVNULL)
+    result = script("report.py", place, "--csv", trainer.folder / "csv")
+    if ran.returncode != 0 or result.returncode != 0 or result.stderr:
+        return said(ran) + said(result), ""
+    with (trainer.folder / "csv/eaten-1.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    named = ("point", "ranks", "efficiency [%]", "loss [%]")
+    wrong = [f"the loss is not the sum of its parts: {row}" for row in rows
+             if abs(sum(float(value) for name, value in row.items() if name not in named) - float(row["loss [%]"])) > 1e-6]
+    complaints, remark = look(place / "report.html", {"points", "dropped", "throughput", "efficiency", "eaten-1", "eaten-2", "rates",
+                                                      "by-sharding-zero_stage", "memory", "transfers"})
+    return wrong + complaints, remark
+
+
 def main():
     arguments = parse_arguments(__doc__)
     checks = []
-    for case in (ordinary, offloaded, compared, refused_for_memory):
+    for case in (ordinary, offloaded, compared, refused_for_memory, swept):
         def check(case=case):
             with tempfile.TemporaryDirectory(prefix="report-") as folder:
                 return case(Trainer(arguments.binary, arguments.mpirun, folder))
