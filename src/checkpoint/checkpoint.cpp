@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 
 namespace quadrille {
 namespace {
@@ -53,6 +54,7 @@ std::string packed(const Checkpoint& c) {
     for (const std::int64_t n : {c.point.step, c.point.updates, c.point.sequences, c.point.good_steps}) p.number(n);
     p.number(c.point.seed);
     p.number(c.point.loss_scale);
+    p.number(c.point.follows_a_step);
     for (const std::string* t : {&c.point.config_yaml, &c.point.version, &c.point.git_commit}) p.text(*t);
     p.number(c.checksum);
     p.number(c.tensors.size());
@@ -76,6 +78,7 @@ Checkpoint unpacked(const std::string& bytes) {
     for (std::int64_t* n : {&c.point.step, &c.point.updates, &c.point.sequences, &c.point.good_steps}) u.number(*n);
     u.number(c.point.seed);
     u.number(c.point.loss_scale);
+    u.number(c.point.follows_a_step);
     for (std::string* t : {&c.point.config_yaml, &c.point.version, &c.point.git_commit}) u.text(*t);
     u.number(c.checksum);
     std::size_t n = 0;
@@ -184,23 +187,24 @@ Found open_checkpoint(const Collectives& ranks, const fs::path& path) {
 }
 
 void check_model(const Checkpoint& checkpoint, const Program& training) {
+    const std::string group = dataset_path("", StateKind::master), file = checkpoint.file().string();
+    std::unordered_map<std::string_view, const StoredTensor*> stored;
+    for (const StoredTensor& t : checkpoint.tensors)
+        if (t.path.starts_with(group)) stored[std::string_view(t.path).substr(group.size())] = &t;
     for (const Parameter& p : training.parameters) {
-        const StoredTensor* stored = checkpoint.find(dataset_path(p.name, StateKind::master));
-        if (!stored && p.adapter) continue;
-        if (!stored)
-            throw Error(Exit::refused, fmt::format("{} is of another model: it has no parameter {}", checkpoint.file().string(), p.name));
-        if (stored->shape != p.shape)
-            throw Error(Exit::refused, fmt::format("{} is of another model: its {} is [{}], and this model's [{}]", checkpoint.file().string(),
-                                                   p.name, fmt::join(stored->shape, ", "), fmt::join(p.shape, ", ")));
+        const auto it = stored.find(p.name);
+        if (it == stored.end() && p.adapter) continue;
+        if (it == stored.end()) throw Error(Exit::refused, fmt::format("{} is of another model: it has no parameter {}", file, p.name));
+        const std::vector<std::int64_t>& shape = it->second->shape;
+        if (shape != p.shape)
+            throw Error(Exit::refused, fmt::format("{} is of another model: its {} is [{}], and this model's [{}]", file, p.name,
+                                                   fmt::join(shape, ", "), fmt::join(p.shape, ", ")));
+        stored.erase(it);
     }
     for (const StoredTensor& t : checkpoint.tensors) {
-        constexpr std::string_view parameters = "/parameters/";
-        const std::string_view path = t.path;
-        if (!path.starts_with(parameters) || path.find(".lora") != std::string_view::npos) continue;
-        const auto same = [&](const Parameter& p) { return p.name == path.substr(parameters.size()); };
-        if (std::none_of(training.parameters.begin(), training.parameters.end(), same))
-            throw Error(Exit::refused, fmt::format("{} is of another model: this model has no parameter {}", checkpoint.file().string(),
-                                                   path.substr(parameters.size())));
+        if (!t.path.starts_with(group) || t.path.find(".lora") != std::string::npos) continue;
+        const std::string_view name = std::string_view(t.path).substr(group.size());
+        if (stored.contains(name)) throw Error(Exit::refused, fmt::format("{} is of another model: this model has no parameter {}", file, name));
     }
 }
 

@@ -1,8 +1,9 @@
 // A checkpoint as a run finds it: which there are, what one says of the training, whether it is whole, and its way into a run's memory.
 //
 // One is a folder, checkpoint.directory/step-00000100, with the file checkpoint.h5 in it: the parameters in fp32 and the optimizer's moments, each
-// in its global shape, whatever the grid, ZeRO stage, precision or offload of the run that wrote it. Every byte of the file is under a checksum, and
-// those of HDF5's own structures are checked before HDF5 sees them. Nothing here writes (saver.hpp does) or decides what a run goes on with.
+// in its global shape, whatever the grid, ZeRO stage, precision or offload of the run that wrote it, and what each rank has of sums that are yet to
+// be made: compressed gradients' residuals, stale gradients. Every byte of the file is under a checksum, and those of HDF5's own structures are
+// checked before HDF5 sees them. Nothing here writes (saver.hpp does) or decides what a run goes on with.
 //
 // Calls that take the ranks (Collectives) are collective over all of them; they throw SharedError, alike on all ranks.
 #pragma once
@@ -26,6 +27,7 @@ struct TrainingPoint {
     std::uint64_t seed = 0;         // train.seed: of dropout and the data's order
     double loss_scale = 1;          // fp16
     std::int64_t good_steps = 0;    // in a row since the scale last changed
+    bool follows_a_step = false;    // stale gradients, if any, are those of step `step`, and the next step's update uses them
     std::string config_yaml;        // the resolved input of the run that wrote it
     std::string version, git_commit;  // of the program that wrote it; filled when saved
     bool operator==(const TrainingPoint&) const = default;
@@ -78,17 +80,23 @@ struct LoadSettings {
     std::int64_t most_bytes = std::int64_t{64} << 20;     // that a rank moves in one call, where the memory is there
 };
 
-// What the checkpoint could not say; as `initialize` has left it.
+// What the checkpoint could not say, which is as `initialize` has left it, and what it said in vain.
 struct Loaded {
     std::vector<std::string> fresh_parameters;  // adapters that the checkpoint is without
     std::vector<std::string> fresh_moments;     // trained parameters whose moments it is without: of an SGD run, or once frozen
+    std::vector<std::string> fresh_residuals;   // compressed parameters whose residuals it is without
+    bool fresh_stale = false;                   // it is without stale gradients that this program has
     std::vector<std::string> unused;            // its parameters that this model is without: adapters
+    std::vector<std::string> lost_residuals;    // parameters whose residuals this program has no place for
+    bool lost_stale = false;                    // nor for its stale gradients
+    struct Terms { std::int64_t there = 0, here = 0; } terms;  // ranks with terms of their own, where there were others: they were added up
     std::int64_t bytes = 0;                     // read by all ranks together
     double seconds = 0;
 };
 
-// Fills weights, fp32 masters and moments of the state that `initialize` has made, in every tier: what the run's types round from fp32, every holder
-// of a piece has alike. Between steps: passes through memory of the arena that holds nothing then. Throws Error{refused} as check_model, and
+// Fills weights, fp32 masters, moments, residuals and stale gradients of the state that `initialize` has made, in every tier: what the run's types
+// round from fp32, every holder of a piece has alike; where as many ranks have terms of a sum as saved them, each gets its own back, else they share
+// them (load.cpp). Between steps: passes through memory of the arena that holds nothing then. Throws Error{refused} as check_model, and
 // Error{io_failed} with the file's name, both alike on all ranks.
 Loaded load(const Collectives&, const Checkpoint&, const Program& training, const Coordinate&, Arena&, const LoadSettings& = {});
 

@@ -25,6 +25,7 @@ std::string of_checkpoint(const Checkpoint& c) {
     text += fmt::format("  parameters {} ({})\n", parameters, format_count(static_cast<double>(parameters)));
     text += fmt::format("  step       {}, {} updates, {} sequences, seed {}", c.point.step, c.point.updates, c.point.sequences, c.point.seed);
     if (c.point.loss_scale != 1) text += fmt::format(", loss scale {} for {} good steps", c.point.loss_scale, c.point.good_steps);
+    if (c.point.follows_a_step) text += fmt::format("\n  stale      gradients of step {}, for the update of step {}", c.point.step, c.point.step + 1);
     text += fmt::format("\n  size       {} in {}\n", format_bytes(bytes), format_number_of(std::ssize(c.tensors), "dataset"));
     text += fmt::format("  checksum   {:016x}, of all datasets: verified\n\n", c.checksum);
     std::vector<std::vector<std::string>> rows = {{"dataset", "shape", "bytes", "xxh3_64"}};

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <numeric>
 #include <thread>
 
@@ -29,7 +30,7 @@ std::vector<StoredTensor> stored_of(const std::vector<StateTensor>& tensors) {
 struct Saver::State {
     State(const Collectives& r, SaveSettings s, const Program& p, const Coordinate& at, Arena& a, std::span<std::byte> memory);
 
-    Pieces share(std::size_t t) const { return share_of(holding_of(program, at, arena, tensors[t].parameter, tensors[t].what)); }
+    Pieces share(std::size_t t) const { return share_of(held.of(tensors[t].parameter, tensors[t].what)); }
     Saved write(const Collectives& by, const TrainingPoint& point, const Passage* passage);
     fs::path make(const Collectives& by, const TrainingPoint& point, std::optional<PartialFolder>& folder);
     void share_places(const Collectives& by);
@@ -41,8 +42,8 @@ struct Saver::State {
     const Collectives& ranks;
     const SaveSettings settings;
     const Program& program;
-    const Coordinate at;
     Arena& arena;
+    const Holdings held;
     const std::span<float> snapshot;
     std::vector<StateTensor> tensors;
     std::vector<std::int64_t> counts, places;  // values of this rank's share of each tensor, and where they begin in the snapshot
@@ -58,14 +59,15 @@ struct Saver::State {
 };
 
 Saver::State::State(const Collectives& r, SaveSettings s, const Program& p, const Coordinate& c, Arena& a, std::span<std::byte> memory)
-    : ranks(r), settings(std::move(s)), program(p), at(c), arena(a),
-      snapshot(reinterpret_cast<float*>(memory.data()), memory.size() / sizeof(float)), tensors(state_tensors(r, p)) {
+    : ranks(r), settings(std::move(s)), program(p), arena(a), held(p, c, a),
+      snapshot(reinterpret_cast<float*>(memory.data()), memory.size() / sizeof(float)), tensors(state_tensors(r, held)) {
+    std::int64_t values = 0;
     for (std::size_t t = 0; t < tensors.size(); ++t) {
-        places.push_back(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+        places.push_back(values);
         counts.push_back(total(share(t)));
+        values += counts.back();
     }
-    require(!settings.asynchronous || std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) <= std::ssize(snapshot),
-            "checkpoint: the snapshot does not fit");
+    require(!settings.asynchronous || values <= std::ssize(snapshot), "checkpoint: the snapshot does not fit");
     require(!settings.asynchronous || settings.fail_alone, "checkpoint: a thread needs a way to end the job");
     if (settings.asynchronous) behind.emplace(ranks.comm(), &beats);
     on_first_rank(ranks, [&] {
@@ -203,6 +205,13 @@ void Saver::finish() {
 std::vector<Saved> Saver::saved() {
     if (state_->ranks.all(state_->idle)) state_->join();
     return std::exchange(state_->finished, {});
+}
+
+std::int64_t Saver::bytes() const {
+    std::int64_t bytes = 0;
+    for (const StateTensor& t : state_->tensors)
+        bytes += std::accumulate(t.stored.shape.begin(), t.stored.shape.end(), std::int64_t{sizeof(float)}, std::multiplies<>());
+    return bytes;
 }
 
 const std::vector<std::string>& Saver::notes() const { return state_->notes; }

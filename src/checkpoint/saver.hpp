@@ -50,6 +50,8 @@ class Saver {
     // What has been saved since this was last asked, in order; alike on all ranks. Looks, and waits for nothing but the other ranks. Throws as save.
     std::vector<Saved> saved();
 
+    // What a checkpoint of this run takes, of all ranks together.
+    std::int64_t bytes() const;
     // Sentences for rank 0 to print: leftovers that were removed, or had to stay.
     const std::vector<std::string>& notes() const;
 

@@ -5,7 +5,14 @@
 namespace quadrille {
 namespace {
 
-constexpr std::array<StateKind, 2> moments = {StateKind::m, StateKind::v};
+constexpr std::array<StateKind, 4> beside_parameters = {StateKind::m, StateKind::v, StateKind::residual, StateKind::stale};
+
+// The dataset's shape, if any rank has such state: so many terms of it, or 1 where it is whole.
+std::vector<std::int64_t> shape_of(const Parameter& p, StateKind what, std::int64_t terms) {
+    std::vector<std::int64_t> shape = p.shape;
+    if (is_term(what)) shape.insert(shape.begin(), terms);
+    return shape;
+}
 
 }  // namespace
 
@@ -15,38 +22,36 @@ std::string dataset_path(const std::string& parameter, StateKind what) {
         case StateKind::master: return "/parameters/" + parameter;
         case StateKind::m: return "/optimizer/m/" + parameter;
         case StateKind::v: return "/optimizer/v/" + parameter;
+        case StateKind::residual: return "/residual/" + parameter;
+        case StateKind::stale: return "/stale/" + parameter;
         case StateKind::none:
-        case StateKind::residual:  // of one grid's ranks
-        case StateKind::stale:
         case StateKind::gradient: break;
     }
     return "";
 }
 
-bool has_state(const Program& training, int parameter, StateKind what) {
-    const auto found = training.find(parameter);
-    return found && training.initial_state(what, static_cast<std::int32_t>(found->unit)) >= 0;
-}
-
-std::vector<StateTensor> state_tensors(const Collectives& ranks, const Program& training) {
-    const std::size_t n = training.parameters.size();
-    std::vector<std::int64_t> has;
-    for (const StateKind what : moments)
-        for (std::size_t p = 0; p < n; ++p) has.push_back(has_state(training, static_cast<int>(p), what));
-    ranks.max(std::span(has));
+std::vector<StateTensor> state_tensors(const Collectives& ranks, const Holdings& held) {
+    const std::vector<Parameter>& parameters = held.program().parameters;
+    const std::size_t n = parameters.size();
+    std::vector<std::int64_t> terms;
+    for (const StateKind what : beside_parameters)
+        for (std::size_t p = 0; p < n; ++p) {
+            const int parameter = static_cast<int>(p);
+            terms.push_back(is_term(what) ? held.terms(parameter, what) : held.has(parameter, what));
+        }
+    ranks.max(std::span(terms));
     std::vector<StateTensor> all;
-    const auto add = [&](std::size_t p, StateKind what) {
-        const Parameter& q = training.parameters[p];
+    const auto add = [&](std::size_t p, StateKind what, std::int64_t of) {
         StateTensor& t = all.emplace_back();
-        t.stored.path = dataset_path(q.name, what);
-        t.stored.shape = q.shape;
+        t.stored.path = dataset_path(parameters[p].name, what);
+        t.stored.shape = shape_of(parameters[p], what, of);
         t.parameter = static_cast<int>(p);
         t.what = what;
     };
-    for (std::size_t p = 0; p < n; ++p) add(p, StateKind::master);
-    for (std::size_t k = 0; k < moments.size(); ++k)
+    for (std::size_t p = 0; p < n; ++p) add(p, StateKind::master, 1);
+    for (std::size_t k = 0; k < beside_parameters.size(); ++k)
         for (std::size_t p = 0; p < n; ++p)
-            if (has[k * n + p]) add(p, moments[k]);
+            if (const std::int64_t of = terms[k * n + p]; of > 0) add(p, beside_parameters[k], of);
     return all;
 }
 

@@ -137,6 +137,7 @@ void write_point(hid_t file, const TrainingPoint& point, const std::string& name
     write_attribute(file, "seed", point.seed, name);
     write_attribute(file, "loss_scale", point.loss_scale, name);
     write_attribute(file, "good_steps", point.good_steps, name);
+    write_attribute(file, "follows_a_step", static_cast<std::int64_t>(point.follows_a_step), name);
     write_attribute(file, checksum_name, std::uint64_t{0}, name);
     const Hdf5Id config = own(H5Gopen2(file, "/config", H5P_DEFAULT), H5Gclose, name, "/config is missing");
     write_attribute(config, "yaml", point.config_yaml, name);
@@ -155,6 +156,7 @@ TrainingPoint read_point(hid_t file, const std::string& name) {
     point.seed = unsigned_attribute(file, "seed", name);
     point.loss_scale = double_attribute(file, "loss_scale", name);
     point.good_steps = int_attribute(file, "good_steps", name);
+    if (H5Aexists(file, "follows_a_step") > 0) point.follows_a_step = int_attribute(file, "follows_a_step", name) != 0;  // older ones have none
     const Hdf5Id config = own(H5Gopen2(file, "/config", H5P_DEFAULT), H5Gclose, name, "/config is missing");
     point.config_yaml = text_attribute(config, "yaml", name);
     return point;

@@ -4,6 +4,7 @@
 #include "cpu/elementwise.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace quadrille {
 namespace {
@@ -13,9 +14,26 @@ constexpr std::int64_t least_memory = 64 << 10;      // bytes
 
 Piece part_of(const Piece& piece, std::int64_t begin, std::int64_t count) {
     const std::int64_t skipped = begin * bytes_of(piece.dtype);
-    Piece part{piece.data ? piece.data + skipped : nullptr, piece.dtype, piece.element + begin, count};
-    if (!piece.data) part.place = piece.place + skipped;
+    Piece part = piece;
+    part.element += begin;
+    part.count = count;
+    if (piece.data) part.data += skipped;
+    else part.place += skipped;
     return part;
+}
+
+// `from` to the piece, whose values lie at `data`.
+void put(const float* from, const Piece& piece, std::byte* data) {
+    if (!piece.adds) return cast(from, DType::f32, data, piece.dtype, piece.count);
+    constexpr std::int64_t batch = 1024;
+    std::array<float, batch> sums{};
+    for (std::int64_t done = 0; done < piece.count; done += batch) {
+        const std::int64_t n = std::min(batch, piece.count - done);
+        std::byte* const there = data + done * bytes_of(piece.dtype);
+        cast(there, piece.dtype, sums.data(), DType::f32, n);
+        for (std::int64_t i = 0; i < n; ++i) sums[static_cast<std::size_t>(i)] += from[done + i];
+        cast(sums.data(), DType::f32, there, piece.dtype, n);
+    }
 }
 
 // The blocks of the nvme tier's file that hold a piece, read into a passage's window. What is changed in them goes back whole.
@@ -98,10 +116,10 @@ void scatter(const float* from, const Pieces& pieces, Arena& arena, const Passag
         for (std::int64_t done = 0; done < whole.count; done += passage.capacity()) {
             const Piece p = part_of(whole, done, std::min(passage.capacity(), whole.count - done));
             if (p.data) {
-                cast(from, DType::f32, p.data, p.dtype, p.count);
+                put(from, p, p.data);
             } else {
                 Window window(p, arena, passage);
-                cast(from, DType::f32, window.data(), p.dtype, p.count);
+                put(from, p, window.data());
                 window.write_back();
             }
             from += p.count;

@@ -42,7 +42,7 @@ class Passage {
 const float* gathered(const Pieces&, Arena&, const Passage&);
 // The same into memory for all of them, passing through the passage's window alone.
 void gather_into(float* to, const Pieces&, Arena&, const Passage&);
-// The way back, rounded to the pieces' types; `from` may be the passage's values.
+// The way back, rounded to the pieces' types, in place of what is there or added to it; `from` may be the passage's values.
 void scatter(const float* from, const Pieces&, Arena&, const Passage&);
 
 }  // namespace quadrille

@@ -52,17 +52,23 @@ class LayOut {
     // At least what any rank of this coordinate writes of its state, in fp32: the holders of the same share it, each parameter's part rounded up.
     std::int64_t snapshot_bytes() const {
         std::int64_t values = 0;
+        std::map<std::pair<StateKind, std::size_t>, TensorId> state;
+        for (const TensorId t : p_.initial_state()) state.try_emplace({p_.buffer(t).state, static_cast<std::size_t>(p_.buffer(t).unit)}, t);
         for (std::size_t u = 0; u < p_.flats.size(); ++u) {
             const Flat& flat = p_.flats[u];
             AxisSet cut;
             for (const FlatSegment& s : flat.segments)
                 cut |= p_.tables->type(p_.parameters[static_cast<std::size_t>(s.parameter)].type).place.cut_axes();
-            for (const StateKind what : {StateKind::master, StateKind::m, StateKind::v}) {
-                TensorId t = p_.initial_state(what, static_cast<std::int32_t>(u));
-                if (t < 0 && what == StateKind::master) t = p_.initial_state(StateKind::weight, static_cast<std::int32_t>(u));
-                if (t < 0) continue;
-                const AxisSet alike = (data_axes | tensor_axes | AxisSet(Axis::sp)) - cut - p_.type(t).place.cut_axes() - p_.tensor(t).slice_axes;
-                const std::int64_t holders = p_.grid().size(alike) * (flat.tied && p_.grid().extent(Axis::pp) > 1 ? 2 : 1);
+            for (const StateKind what : {StateKind::master, StateKind::m, StateKind::v, StateKind::residual, StateKind::stale}) {
+                auto found = state.find({what, u});
+                if (found == state.end() && what == StateKind::master) found = state.find({StateKind::weight, u});
+                if (found == state.end()) continue;
+                const TensorId t = found->second;
+                const Placement& place = p_.type(t).place;  // of a sum, whose terms are kept apart, too
+                const AxisSet alike = (data_axes | tensor_axes | AxisSet(Axis::sp)) - cut - place.cut_axes() - place.partial_sum -
+                                      p_.tensor(t).slice_axes;
+                const bool ends = flat.tied && p_.grid().extent(Axis::pp) > 1 && !place.partial_sum.has(Axis::pp);
+                const std::int64_t holders = p_.grid().size(alike) * (ends ? 2 : 1);
                 values += std::min(p_.tables->count(p_.tensor(t).type), flat.end) / holders + 1 + std::ssize(flat.segments);
             }
         }

@@ -80,6 +80,12 @@ std::vector<Difference> differences(const std::string& former, const Config& now
     return found;
 }
 
+std::string former_value(const std::string& former, const std::string& key) {
+    const NodePtr document = read(former);
+    const Node* node = find(*document, key);
+    return node && node->kind == Node::Kind::scalar ? node->text : "";
+}
+
 bool without_adapters(const std::string& former) {
     const NodePtr document = read(former);
     const Node* rank = find(*document, "model.lora.rank");

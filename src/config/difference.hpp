@@ -20,6 +20,9 @@ struct Difference {
 // Error{io_failed} where the text is no input.
 std::vector<Difference> differences(const std::string& former, const Config& now);
 
+// A key's value in the resolved input `former`, on one line as the input file has it; "" where it has none. Throws as `differences`.
+std::string former_value(const std::string& former, const std::string& key);
+
 // Whether the resolved input `former` has no adapters (model.lora).
 bool without_adapters(const std::string& former);
 

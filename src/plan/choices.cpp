@@ -236,6 +236,14 @@ Choices choose(const Config& config, const Workspace& workspace, const Machine& 
     return out;
 }
 
+Choices chosen_before(const Config& open, const Config& before) {
+    Choices out{settled_like(open, before), {}};
+    const std::string reason = "as the run has chosen that goes on here";
+    if (open.grid.order.empty()) out.made.push_back({"grid.order", fmt::format("{}", fmt::join(before.grid.order, "-")), reason});
+    if (open.comm.bucket_size == 0) out.made.push_back({"comm.bucket_size", input::bytes_text(before.comm.bucket_size), reason});
+    return out;
+}
+
 std::string text(const Choice& c) { return fmt::format("{} auto: {}, {}", c.key, c.value, c.reason); }
 
 }  // namespace quadrille

@@ -29,6 +29,8 @@ struct Choices {
     Config config;               // with nothing left open
     std::vector<Choice> made;
 };
+// What is open, as a run that went before, on the same grid, has chosen.
+Choices chosen_before(const Config& open, const Config& before);
 // Throws TypingError where the model does not fit the grid.
 Choices choose(const Config&, const Workspace&, const Machine&);
 

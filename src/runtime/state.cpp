@@ -11,7 +11,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <optional>
 
 namespace quadrille {
 namespace {
@@ -27,75 +26,52 @@ struct Home {
     AxisSet cut = {};           // along these the ranks hold other slices
 };
 
-class Holdings {
-  public:
-    Holdings(const Program& program, const Coordinate& at, const Arena& arena) : program_(program), at_(at), arena_(arena) {}
+Home home_of(const Program& program, const Coordinate& at, const Arena& arena, TensorId t) {
+    const ByteRange r = range_of(program, at, t);
+    const TensorType& type = program.type(t);
+    auto* const data = r.tier == Tier::nvme ? nullptr : arena.data(r.tier) + r.begin;
+    const AxisSet cut = type.place.cut_axes() | program.tensor(t).slice_axes;
+    return {r, data, type.dtype, first_index(program.grid(), type, 0, at), local_count(program.grid(), type), cut};
+}
 
-    // Of a unit, as it is before any op (a gradient: as its update reads it); none where the program has no such state.
-    std::optional<Home> home(std::size_t unit, StateKind what) const {
-        if (what == StateKind::gradient) return gradient(unit);
-        const TensorId t = program_.initial_state(what, static_cast<std::int32_t>(unit));
-        if (t < 0 && what == StateKind::master) return home(unit, StateKind::weight);
-        return t < 0 ? std::nullopt : std::optional(home_of(t));
+const Parameter& parameter_of(const Program& program, const FlatSegment& s) { return program.parameters[static_cast<std::size_t>(s.parameter)]; }
+
+std::int64_t elements_of(const Parameter& p) {
+    std::int64_t elements = 1;
+    for (const std::int64_t n : p.shape) elements *= n;
+    return elements;
+}
+
+// What the home holds of one of its unit's parameters; padding belongs to none.
+std::vector<Piece> pieces_in(const Program& program, const Coordinate& at, const FlatSegment& s, const Home& home) {
+    const Parameter& p = parameter_of(program, s);
+    const TensorType& type = program.tables->type(p.type);
+    for (std::size_t d = 1; d < p.shape.size(); ++d)
+        require(p.shape[d] == type.shape[d], "runtime: only the first dim of a parameter may be padded");
+    const std::int64_t elements = elements_of(p);
+    std::int64_t local = s.offset - home.first;
+    std::vector<Piece> out;
+    for (const Extent& e : slice_of(program.grid(), type.placed({}), at, type, at)) {
+        const std::int64_t begin = std::max<std::int64_t>(0, -local), end = std::min({e.count, elements - e.offset, home.count - local});
+        const std::int64_t place = (local + begin) * bytes_of(home.dtype);
+        if (begin < end && home.data) out.push_back({home.data + place, home.dtype, e.offset + begin, end - begin});
+        if (begin < end && !home.data) out.push_back({nullptr, home.dtype, e.offset + begin, end - begin, home.at.begin + place});
+        local += e.count;
     }
+    return out;
+}
 
-    Home home_of(TensorId t) const {
-        const ByteRange r = range_of(program_, at_, t);
-        const TensorType& type = program_.type(t);
-        auto* const data = r.tier == Tier::nvme ? nullptr : arena_.data(r.tier) + r.begin;
-        const AxisSet cut = type.place.cut_axes() | program_.tensor(t).slice_axes;
-        return {r, data, type.dtype, first_index(program_.grid(), type, 0, at_), local_count(program_.grid(), type), cut};
+// Coordinates of the pipeline that have the unit.
+std::int64_t ends_of(const Program& program, std::size_t unit) { return program.flats[unit].tied && program.grid().extent(Axis::pp) > 1 ? 2 : 1; }
+
+// As the unit's update reads it; -1: none does.
+TensorId gradient_of(const Program& program, std::size_t unit) {
+    for (const Op& op : program.ops) {
+        const bool updates = op.kind == Kind::adamw || op.kind == Kind::sgd;
+        if (updates && program.attributes(op).unit == static_cast<int>(unit)) return program.inputs(op)[1];
     }
-
-    // What the home holds of one of its unit's parameters; padding belongs to none.
-    std::vector<Piece> pieces(const FlatSegment& s, const Home& home) const {
-        const Parameter& p = program_.parameters[static_cast<std::size_t>(s.parameter)];
-        const TensorType& type = program_.tables->type(p.type);
-        std::int64_t elements = 1, local = s.offset - home.first;
-        for (std::size_t d = 0; d < p.shape.size(); ++d) {
-            require(d == 0 || p.shape[d] == type.shape[d], "runtime: only the first dim of a parameter may be padded");
-            elements *= p.shape[d];
-        }
-        std::vector<Piece> out;
-        for (const Extent& e : slice_of(program_.grid(), type.placed({}), at_, type, at_)) {
-            const std::int64_t begin = std::max<std::int64_t>(0, -local), end = std::min({e.count, elements - e.offset, home.count - local});
-            const std::int64_t at = (local + begin) * bytes_of(home.dtype);
-            if (begin < end && home.data) out.push_back({home.data + at, home.dtype, e.offset + begin, end - begin});
-            if (begin < end && !home.data) out.push_back({nullptr, home.dtype, e.offset + begin, end - begin, home.at.begin + at});
-            local += e.count;
-        }
-        return out;
-    }
-
-    // The unit's parameter in `what`. Its holders differ along the axes that cut neither the parameter nor the state's home, and a tied table's
-    // are the ranks of both ends of the pipeline.
-    Holding holding(std::size_t unit, const FlatSegment& s, StateKind what) const {
-        const std::optional<Home> home = this->home(unit, what);
-        if (!home) return {};
-        const Grid& grid = program_.grid();
-        const TensorType& type = program_.tables->type(program_.parameters[static_cast<std::size_t>(s.parameter)].type);
-        const AxisSet alike = (data_axes | tensor_axes | AxisSet(Axis::sp)) - home->cut - type.place.cut_axes();
-        Holding held{pieces(s, *home), grid.size(alike), grid.position(at_, alike)};
-        std::sort(held.pieces.begin(), held.pieces.end(), [](const Piece& a, const Piece& b) { return a.element < b.element; });
-        if (!program_.flats[unit].tied || grid.extent(Axis::pp) == 1) return held;
-        if (at_[Axis::pp] > 0) held.copy += held.copies;
-        held.copies *= 2;
-        return held;
-    }
-
-  private:
-    std::optional<Home> gradient(std::size_t unit) const {
-        for (const Op& op : program_.ops) {
-            const bool updates = op.kind == Kind::adamw || op.kind == Kind::sgd;
-            if (updates && program_.attributes(op).unit == static_cast<int>(unit)) return home_of(program_.inputs(op)[1]);
-        }
-        return {};
-    }
-
-    const Program& program_;
-    const Coordinate at_;
-    const Arena& arena_;
-};
+    return -1;
+}
 
 // First values of the pieces, made in fp32 and rounded to their type, some at a time.
 void fill(const std::vector<Piece>& pieces, const Parameter& p, std::uint64_t key) {
@@ -147,28 +123,78 @@ void in_memory(const Home& home, Arena& arena, Make make) {
 
 void initialize(const Program& training, const Coordinate& at, Arena& arena, std::uint64_t seed, int threads) {
     omp_set_num_threads(threads);
-    const Holdings held(training, at, arena);
     for (const TensorId t : training.initial_state()) {
         const Buffer& buffer = training.buffer(t);
-        in_memory(held.home_of(t), arena, [&](const Home& part) {
+        in_memory(home_of(training, at, arena, t), arena, [&](const Home& part) {
             zero(part.data, part.count * bytes_of(part.dtype));
             if (buffer.state != StateKind::weight && buffer.state != StateKind::master) return;
             for (const FlatSegment& s : training.flats[static_cast<std::size_t>(buffer.unit)].segments) {
-                const Parameter& p = training.parameters[static_cast<std::size_t>(s.parameter)];
-                if (p.init != Init::zeros) fill(held.pieces(s, part), p, random_key(seed, hash_text(p.name)));
+                const Parameter& p = parameter_of(training, s);
+                if (p.init != Init::zeros) fill(pieces_in(training, at, s, part), p, random_key(seed, hash_text(p.name)));
             }
         });
     }
 }
 
-Holding holding_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, StateKind what) {
-    const Holdings held(training, at, arena);
-    const auto found = training.find(parameter);
-    return found ? held.holding(found->unit, training.flats[found->unit].segments[found->segment], what) : Holding{};
+Holdings::Holdings(const Program& training, const Coordinate& at, const Arena& arena)
+    : program_(training), at_(at), arena_(arena), places_(training.parameters.size()) {
+    for (std::size_t u = 0; u < training.flats.size(); ++u)
+        for (std::size_t s = 0; s < training.flats[u].segments.size(); ++s)
+            places_[static_cast<std::size_t>(training.flats[u].segments[s].parameter)] = Program::At{u, s};
+    for (const TensorId t : training.initial_state()) state_.try_emplace({training.buffer(t).state, training.buffer(t).unit}, t);
+}
+
+TensorId Holdings::state(const Program::At& at, StateKind what) const {
+    const auto unit = static_cast<std::int32_t>(at.unit);
+    const auto it = state_.find({what, unit});
+    return it == state_.end() ? -1 : it->second;
+}
+
+AxisSet Holdings::spread(TensorId t) const {
+    return is_term(program_.buffer(t).state) ? program_.type(t).place.partial_sum - AxisSet(Axis::pp) : AxisSet();
+}
+
+bool Holdings::has(int parameter, StateKind what) const {
+    const auto& at = places_[static_cast<std::size_t>(parameter)];
+    return at && state(*at, what) >= 0;
+}
+
+std::int64_t Holdings::terms(int parameter, StateKind what) const {
+    if (!is_term(what) || !has(parameter, what)) return 0;
+    const Program::At& at = *places_[static_cast<std::size_t>(parameter)];
+    return program_.grid().size(spread(state(at, what))) * ends_of(program_, at.unit);
+}
+
+Holding Holdings::of(int parameter, StateKind what) const {
+    const auto& at = places_[static_cast<std::size_t>(parameter)];
+    if (!at) return {};
+    TensorId t = what == StateKind::gradient ? gradient_of(program_, at->unit) : state(*at, what);
+    if (t < 0 && what == StateKind::master) t = state(*at, StateKind::weight);
+    return t < 0 ? Holding{} : holding(*at, t);
+}
+
+// Its holders differ along the axes that cut neither the parameter nor the state's home, and a tied table's are the ranks of both ends of the
+// pipeline: of a sum over these each end has a term.
+Holding Holdings::holding(const Program::At& where, TensorId t) const {
+    const FlatSegment& segment = program_.flats[where.unit].segments[where.segment];
+    const Parameter& p = parameter_of(program_, segment);
+    const Home home = home_of(program_, at_, arena_, t);
+    const Grid& grid = program_.grid();
+    const AxisSet terms = spread(t);
+    const AxisSet alike = (data_axes | tensor_axes | AxisSet(Axis::sp)) - home.cut - program_.tables->type(p.type).place.cut_axes() - terms;
+    Holding held{pieces_in(program_, at_, segment, home), grid.size(alike), grid.position(at_, alike)};
+    std::sort(held.pieces.begin(), held.pieces.end(), [](const Piece& a, const Piece& b) { return a.element < b.element; });
+    const bool term = is_term(program_.buffer(t).state);
+    if (term) held.terms = grid.size(terms), held.term = grid.position(at_, terms);
+    std::int64_t &number = term ? held.term : held.copy, &all = term ? held.terms : held.copies;
+    if (ends_of(program_, where.unit) > 1 && at_[Axis::pp] > 0) number += all;
+    all *= ends_of(program_, where.unit);
+    for (Piece& piece : held.pieces) piece.element += held.term * elements_of(p);
+    return held;
 }
 
 std::vector<Piece> pieces_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, StateKind what) {
-    Holding held = holding_of(training, at, arena, parameter, what);
+    Holding held = Holdings(training, at, arena).of(parameter, what);
     for (const Piece& piece : held.pieces) require(piece.data, "runtime: a parameter on disk has no pieces in memory");
     return std::move(held.pieces);
 }

@@ -4,6 +4,8 @@
 #include "runtime/arena.hpp"
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,18 +22,45 @@ struct Piece {
     DType dtype = DType::f32;
     std::int64_t element = 0, count = 0;
     std::int64_t place = -1;
+    bool adds = false;  // values that are put there are added to what is there
 };
 
-// What the rank at `at` holds of program.parameters[parameter], in ascending order of its elements. So many ranks hold the same, and this one is
-// number `copy` of them.
+// Whether such state is a term of a sum that has yet to be made: each holder has one of its own, and what it means is the sum of all.
+constexpr bool is_term(StateKind what) { return what == StateKind::residual || what == StateKind::stale; }
+
+// What a rank holds of a parameter, in ascending order of its elements. So many ranks hold the same, and this one is number `copy` of them. Of terms,
+// elements are those of an array [terms, shape...], in which the rank has a row: number `term` of `terms`.
 struct Holding {
     std::vector<Piece> pieces;
     std::int64_t copies = 1, copy = 0;
+    std::int64_t terms = 0, term = 0;
 };
 
-// Nothing where another pp coordinate has the parameter, or where the program has no such state. A master is the weight itself in fp32 runs, and
-// where the parameter is frozen. Not collective.
-Holding holding_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, StateKind what);
+// What the rank at `at` holds of the training state. Program and arena must outlive it. Not collective.
+class Holdings {
+  public:
+    Holdings(const Program& training, const Coordinate& at, const Arena& arena);
+
+    const Program& program() const { return program_; }
+    // Of program().parameters[parameter]: nothing where another pp coordinate has it, or where the program has no such state. A master is the weight
+    // itself in fp32 runs, and where the parameter is frozen.
+    Holding of(int parameter, StateKind what) const;
+    // Whether the program has such state of it here, the weight as a master not counted.
+    bool has(int parameter, StateKind what) const;
+    // Of state that is_term: how many ranks have a term of their own; 0 where there is no such state here.
+    std::int64_t terms(int parameter, StateKind what) const;
+
+  private:
+    TensorId state(const Program::At& at, StateKind what) const;  // -1: none
+    AxisSet spread(TensorId) const;                               // along these, ranks have other terms
+    Holding holding(const Program::At& at, TensorId home) const;
+
+    const Program& program_;
+    const Coordinate at_;
+    const Arena& arena_;
+    std::vector<std::optional<Program::At>> places_;  // by parameter
+    std::map<std::pair<StateKind, std::int32_t>, TensorId> state_;
+};
 
 // Memory of the device tier that holds nothing between two steps: whoever works there then may use it.
 std::span<std::byte> free_between_steps(const Program& training, const Arena& arena);

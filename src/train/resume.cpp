@@ -29,6 +29,38 @@ bool stands_in(const fs::path& folder, const fs::path& directory) {
     return fs::equivalent(plain.parent_path(), directory, ignored);
 }
 
+// Whether a path that exists leads out of the run's own directory. Collective.
+bool leads_elsewhere(const Collectives& ranks, const CheckpointConfig& c) {
+    return !on_first_rank(ranks, [&]() -> std::string {
+        std::error_code ignored;
+        const bool own = fs::equivalent(c.resume, c.directory, ignored) || stands_in(c.resume, c.directory);
+        return fs::exists(c.resume, ignored) && !own ? "elsewhere" : "";
+    }).empty();
+}
+
+// Whether the run that saved it began with the same path as this one, and has steps left or need not make room for a new one.
+bool began_alike(const Checkpoint& own, const Config& c) {
+    const bool goes_on = own.point.step < c.train.steps || !c.output.overwrite;
+    return goes_on && former_value(own.point.config_yaml, "checkpoint.resume") == c.checkpoint.resume;
+}
+
+// What checkpoint.resume names. A path that leads elsewhere is what a run begins with: once that run has saved, the same command goes on from its
+// own, as that of a job that is queued again must.
+Found find_checkpoint(const Collectives& ranks, const Config& c, std::vector<std::string>& notes) {
+    const std::string& resume = c.checkpoint.resume;
+    if (resume == "none") return {};
+    if (resume == "auto") return find_newest(ranks, c.checkpoint.directory);
+    if (leads_elsewhere(ranks, c.checkpoint)) {
+        Found own = find_newest(ranks, c.checkpoint.directory);
+        if (own.checkpoint && began_alike(*own.checkpoint, c)) {
+            notes.push_back(fmt::format("resume: the run that began with {} has saved in {} since, and is gone on with", resume,
+                                        c.checkpoint.directory));
+            return own;
+        }
+    }
+    return open_checkpoint(ranks, resume);
+}
+
 // Whether the checkpoint is of a model without adapters, and this run puts new ones on it.
 bool is_base(const Checkpoint& checkpoint, const Config& c) { return c.lora.on() && without_adapters(checkpoint.point.config_yaml); }
 
@@ -71,24 +103,6 @@ std::string updates_text(const TrainingPoint& p) {
     return p.updates == p.step ? "" : fmt::format(", {} of which have updated the weights", p.updates);
 }
 
-void describe(Start& start, const Config& c) {
-    const Checkpoint& from = *start.checkpoint;
-    const std::string maker = fmt::format("saved by quadrille {} ({})", from.point.version, from.point.git_commit);
-    if (!start.resumes) {
-        start.notes.push_back(fmt::format("resume: {} gives the frozen weights, {}; step, data, optimizer and adapters begin anew",
-                                          from.folder.string(), maker));
-    } else {
-        start.notes.push_back(fmt::format("resume: goes on after step {} of {}{}, from {}, {}", from.point.step, c.train.steps,
-                                          updates_text(from.point), from.folder.string(), maker));
-    }
-    if (start.resumes && c.compression.on() && c.compression.error_feedback)
-        start.notes.emplace_back("resume: residuals of compressed gradients begin at zero, for checkpoints are without them");
-    if (start.resumes && c.comm.staleness > 0)
-        start.notes.emplace_back("resume: the first step updates nothing, for checkpoints are without stale gradients");
-    for (const Difference& d : differences_from(from, c))
-        start.notes.push_back(fmt::format("resume: {} is {}; the checkpoint's run had {}", d.key, d.now, d.before));
-}
-
 // What the run takes over of the checkpoint's point; all else its own input says.
 TrainingPoint point_of(const Checkpoint& checkpoint, const Config& c) {
     TrainingPoint p = beginning(c);
@@ -96,6 +110,7 @@ TrainingPoint point_of(const Checkpoint& checkpoint, const Config& c) {
     p.step = from.step;
     p.updates = from.updates;
     p.sequences = from.sequences;
+    p.follows_a_step = from.follows_a_step;
     const auto all = differences(from.config_yaml, c);
     const bool same_precision = std::none_of(all.begin(), all.end(), [](const Difference& d) { return d.key == "train.precision"; });
     if (c.train.precision == Precision::fp16 && same_precision) {
@@ -109,6 +124,25 @@ std::string listed(const std::vector<std::string>& names) {
     constexpr std::size_t most = 4;
     if (names.size() <= most) return fmt::format("{}", fmt::join(names, ", "));
     return fmt::format("{}, ... {} ({} in all)", names.front(), names.back(), names.size());
+}
+
+// What becomes of sums that the checkpoint's run had yet to make: compressed gradients' residuals, stale gradients.
+void note_terms(Start& start, const Loaded& loaded, const Config& c) {
+    const auto note = [&](const std::string& what) { start.notes.push_back("resume: " + what); };
+    const auto [there, here] = loaded.terms;
+    if (there > 0)
+        note(fmt::format("residuals and stale gradients are of {} there and {} here: handed on, or added up, so that their sum is what it was", there,
+                         format_number_of(here, "holder")));
+    if (!loaded.lost_residuals.empty())
+        note("residuals are dropped, for this run keeps none of these, and what they left unsent is lost: " + listed(loaded.lost_residuals));
+    if (!loaded.fresh_residuals.empty())
+        note("residuals begin at zero, for the checkpoint has none: " + listed(loaded.fresh_residuals));
+    if (loaded.lost_stale && start.point.follows_a_step)
+        note(fmt::format("gradients of step {}, which were to update in the next one, are dropped, for comm.staleness is {}", start.point.step,
+                         c.comm.staleness));
+    start.point.follows_a_step = start.point.follows_a_step && c.comm.staleness > 0 && !loaded.fresh_stale;
+    if (c.comm.staleness > 0 && start.point.step > 0 && !start.point.follows_a_step)
+        note(fmt::format("step {} updates nothing, for the checkpoint is without stale gradients", start.point.step + 1));
 }
 
 // A name beside `folder` that nothing has: former-step-00000100, with a number where that is taken.
@@ -125,14 +159,11 @@ fs::path former_name(const fs::path& folder) {
 Start find_start(const Collectives& ranks, const Config& c) {
     Start start;
     start.point = beginning(c);
-    const std::string& resume = c.checkpoint.resume;
-    Found found;
-    if (resume == "auto") found = find_newest(ranks, c.checkpoint.directory);
-    else if (resume != "none") found = open_checkpoint(ranks, resume);
+    Found found = find_checkpoint(ranks, c, start.notes);
     for (const std::string& reason : found.passed_over) start.warnings.push_back("checkpoint.resume: passed over: " + reason);
     start.passed_over = !found.passed_over.empty();
     start.checkpoint = std::move(found.checkpoint);
-    if (resume == "auto" && !start.checkpoint)
+    if (c.checkpoint.resume == "auto" && !start.checkpoint)
         start.notes.push_back(fmt::format("resume: no {}checkpoint in {}, so the run begins afresh", found.passed_over.empty() ? "" : "whole ",
                                           c.checkpoint.directory));
     const std::string own = on_first_rank(ranks, [&]() -> std::string {
@@ -145,16 +176,31 @@ Start find_start(const Collectives& ranks, const Config& c) {
     start.own = !own.empty();
     start.resumes = start.checkpoint && !is_base(*start.checkpoint, c);
     if (start.resumes) start.point = point_of(*start.checkpoint, c);
-    if (start.checkpoint) describe(start, c);
     return start;
 }
 
-void note_loaded(Start& start, const Loaded& loaded, const Program& training) {
+void note_start(Start& start, const Config& c) {
+    if (!start.checkpoint) return;
+    const Checkpoint& from = *start.checkpoint;
+    const std::string maker = fmt::format("saved by quadrille {} ({})", from.point.version, from.point.git_commit);
+    if (!start.resumes) {
+        start.notes.push_back(fmt::format("resume: {} gives the frozen weights, {}; step, data, optimizer and adapters begin anew",
+                                          from.folder.string(), maker));
+    } else {
+        start.notes.push_back(fmt::format("resume: goes on after step {} of {}{}, from {}, {}", from.point.step, c.train.steps,
+                                          updates_text(from.point), from.folder.string(), maker));
+    }
+    for (const Difference& d : differences_from(from, c))
+        start.notes.push_back(fmt::format("resume: {} is {}; the checkpoint's run had {}", d.key, d.now, d.before));
+}
+
+void note_loaded(Start& start, const Loaded& loaded, const Program& training, const Config& c) {
     const auto note = [&](const std::string& what) { start.notes.push_back("resume: " + what); };
     start.load_seconds = loaded.seconds;
     note(fmt::format("{} loaded in {}", format_bytes(loaded.bytes), format_seconds(loaded.seconds)));
     if (!loaded.fresh_parameters.empty()) note("begin anew, for the checkpoint has none: " + listed(loaded.fresh_parameters));
     if (!loaded.unused.empty()) note("of no use here, for this model has none: " + listed(loaded.unused));
+    if (start.resumes) note_terms(start, loaded, c);
     if (!start.resumes || loaded.fresh_moments.empty()) return;
     note("moments begin at zero, for the checkpoint has none: " + listed(loaded.fresh_moments));
     const auto trained = std::count_if(training.parameters.begin(), training.parameters.end(), [](const Parameter& p) { return p.trained; });

@@ -23,13 +23,17 @@ struct Start {
     DataPosition data() const { return {point.step, point.sequences}; }
 };
 
-// Collective over all ranks, which see the same checkpoint or are refused. Throws SharedError{refused} where the path is missing, the model is
-// another, the checkpoint is of a later step than the last, or checkpoints stand in the way of a run that begins afresh; {io_failed} where what was
-// named is damaged.
+// Looks at nothing of the input that `settle` may yet decide. Collective over all ranks, which see the same checkpoint or are refused. Throws
+// SharedError{refused} where the path is missing, the model is another, the checkpoint is of a later step than the last, or checkpoints stand in the
+// way of a run that begins afresh; {io_failed} where what was named is damaged.
 Start find_start(const Collectives&, const Config&);
 
-// After loading: says what the checkpoint was without. Moments that begin anew are corrected as such.
-void note_loaded(Start&, const Loaded&, const Program& training);
+// Says what the run goes on from, and in what its input is another than that of the run which wrote it; nothing is left open in the config.
+void note_start(Start&, const Config&);
+
+// After loading: says what the checkpoint was without, and what of it has no place here. Moments that begin anew are corrected as such, and an update
+// whose stale gradients are not there is not made.
+void note_loaded(Start&, const Loaded&, const Program& training, const Config&);
 
 // Puts the folders of steps out of this run's way, in checkpoint.directory: of a run that goes on, those after its step; else all. They are renamed,
 // or removed where output.overwrite asks for that and none has been found damaged. Rank 0's. Returns a sentence for each; throws Error{io_failed}.

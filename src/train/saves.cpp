@@ -18,24 +18,13 @@ SaveSettings settings_of(const CheckpointConfig& c, const World& world) {
     return s;
 }
 
-// fp32 of every parameter, and two moments of those that are trained.
-std::int64_t bytes_of_checkpoint(const Program& program) {
-    std::int64_t bytes = 0;
-    for (const Parameter& p : program.parameters) {
-        std::int64_t elements = 1;
-        for (const std::int64_t extent : p.shape) elements *= extent;
-        bytes += elements * (p.trained ? 12 : 4);
-    }
-    return bytes;
-}
-
 }  // namespace
 
 Saves::Saves(Session& session, Console& console)
     : s_(session), console_(console),
       saver_(session.world, settings_of(session.config.checkpoint, session.world), session.program(), session.coordinate, session.arena(),
              session.snapshot()),
-      bytes_(bytes_of_checkpoint(session.program())) {
+      bytes_(saver_.bytes()) {
     if (s_.start.resumes && s_.start.own) newest_ = s_.start.point.step;
     slowest_ = s_.start.load_seconds;  // what it takes to read one is the best guess of what it takes to write one
     for (const std::string& note : saver_.notes()) console_.print(note);

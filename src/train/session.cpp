@@ -44,9 +44,11 @@ OutputUse output_use(const Config& config, const Start& start) {
 
 Session::Session(World& w, const Arguments& arguments) : world(w) {
     read_input(arguments);
+    start = find_start(world, config);
+    settle_choices();
+    note_start(start, config);
     grid = grid_of(config);
     coordinate = grid.coordinate(world.rank());
-    start = find_start(world, config);
     together(world, [&] { data = open_data(config, start.data()); });
     require_same_files(world, data.files);
     compile_programs();
@@ -80,7 +82,10 @@ void Session::read_input(const Arguments& arguments) {
     const std::string text = on_first_rank(world, [&] { return to_yaml(load_config(arguments.input, arguments.overrides, job_, &warnings)); });
     config = parse_resolved(text);
     omp_set_num_threads(config.device.threads);
-    Choices choices = settle(world, config);
+}
+
+void Session::settle_choices() {
+    Choices choices = settle(world, config, start.resumes ? start.checkpoint->point.config_yaml : "");
     config = std::move(choices.config);
     for (const Choice& c : choices.made) {
         notes.push_back(quadrille::text(c));
@@ -194,7 +199,7 @@ void Session::describe(const Arguments& arguments) {
     record.hardware_flops = hardware_flops(training, grid);
     for (const std::string& line : data.description) notes.push_back(line);
     if (config.comm.staleness > 0)
-        notes.push_back("comm.staleness 1: an update uses the gradients of the step before, and so does the norm that is told; the first updates "
+        notes.push_back("comm.staleness 1: an update uses the gradients of the step before, and so does the norm that is told; step 1 updates "
                         "nothing");
     for (const std::string& line : data.warnings) warnings.push_back(line);
     for (const std::string& line : start.warnings) warnings.push_back(line);
@@ -315,7 +320,7 @@ void Session::load_state() {
     if (!start.checkpoint) return;
     LoadSettings settings;
     settings.hints = config.checkpoint.hints;
-    note_loaded(start, load(world, *start.checkpoint, program(), coordinate, *arena_, settings), program());
+    note_loaded(start, load(world, *start.checkpoint, program(), coordinate, *arena_, settings), program(), config);
 }
 
 void Session::create_directories() {

@@ -59,6 +59,7 @@ class Session {
 
   private:
     void read_input(const Arguments&);
+    void settle_choices();                       // of the input, what it leaves to the machine
     void compile_programs();
     const Program& fullest_program(Tier) const;  // of training and evaluation, the one whose arena is larger
     Budget budget(Tier) const;

@@ -1,5 +1,6 @@
 #include "train/settle.hpp"
 
+#include "base/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/probe.hpp"
 #include "config/load.hpp"
@@ -8,6 +9,8 @@
 #include "train/device.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 namespace quadrille {
 namespace {
@@ -29,6 +32,18 @@ bool is_measured(CollectiveAlgorithm a) {
     return a == CollectiveAlgorithm::automatic || a == CollectiveAlgorithm::ring || a == CollectiveAlgorithm::shared;
 }
 
+// The former input, if it is of the same grid and this program can read it.
+std::optional<Config> run_alike(const std::string& former, const Config& now) {
+    if (former.empty()) return {};
+    try {
+        Config before = parse_resolved(former);
+        const auto grid = [](const Config& c) { return std::array{c.grid.dp, c.grid.tp, c.grid.pp, c.grid.sp}; };
+        if (!leaves_open(before) && grid(before) == grid(now)) return before;
+    } catch (const Error&) {  // of an older program, say
+    }
+    return {};
+}
+
 }  // namespace
 
 std::vector<AllReduceTime> fastest_all_reduces(const std::vector<MeasuredTime>& times) {
@@ -43,9 +58,10 @@ std::vector<AllReduceTime> fastest_all_reduces(const std::vector<MeasuredTime>& 
     return all;
 }
 
-Choices settle(const World& world, const Config& config) {
+Choices settle(const World& world, const Config& config, const std::string& former) {
+    if (!leaves_open(config)) return {config, {}};
+    if (const std::optional<Config> before = run_alike(former, config)) return chosen_before(config, *before);
     Choices choices{config, {}};
-    if (!leaves_open(config)) return choices;
     Machine machine;
     machine.assumed = false;
     machine.links = probe(world, config.grid.pretend_nodes);

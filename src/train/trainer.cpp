@@ -60,7 +60,7 @@ ConsoleSettings console_settings(const Session& s) {
 Trainer::Trainer(Session& session, double begun)
     : s_(session), console_(console_settings(session)), writer_(session.config.output.directory, session.record_place.name), tracing_(session),
       saves_(session, console_), stop_(session.world, begun, session.config.train.time_limit), first_(session.start.point.step),
-      updates_(session.start.point.updates) {
+      stepped_(session.start.point.follows_a_step), updates_(session.start.point.updates) {
     const TrainingPoint& from = s_.start.point;
     if (s_.config.train.precision == Precision::fp16) loss_scale_.emplace(s_.config.loss_scale, from.loss_scale, from.good_steps);
     for (const std::string& w : s_.warnings) console_.warning(w);
@@ -190,6 +190,7 @@ TrainingPoint Trainer::point(std::int64_t step) const {
     p.sequences = s_.data.training->read_before(step);
     p.seed = s_.config.train.seed;
     p.loss_scale = scale();
+    p.follows_a_step = stepped_ && s_.config.comm.staleness > 0;
     p.good_steps = loss_scale_ ? loss_scale_->good_steps() : 0;
     p.config_yaml = s_.record.config_yaml;
     return p;

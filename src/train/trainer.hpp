@@ -56,7 +56,7 @@ class Trainer {
     double begin_ = 0;             // of the step that comes next
     double slowest_ = 0;           // step so far, or batch of an evaluation, in seconds
     bool warned_of_no_tokens_ = false;
-    bool stepped_ = false;         // in this process
+    bool stepped_;                 // in this process, or the one that it goes on from: gradients that are stale are of that step
     std::int64_t updates_;         // optimizer steps made: skipped ones do not count
     std::int64_t evaluated_ = 0;   // the last step that an evaluation followed
     std::array<BytesInUse, tier_count> measured_{};

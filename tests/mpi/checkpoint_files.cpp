@@ -3,6 +3,7 @@
 #include "checkpoint/inspect.hpp"
 #include "checkpoint/state_tensors.hpp"
 #include "checkpoint/steps.hpp"
+#include "checkpoint/stored_file.hpp"
 #include "checkpoint_fixture.hpp"
 #include "record/hdf5.hpp"
 #include "record/replace_file.hpp"
@@ -127,6 +128,34 @@ TEST_CASE("the file as HDF5 sees it: one dataset per parameter and moment, in it
         CHECK(says(text, "step       3, 2 updates, 24 sequences, seed 18364758544493064720, loss scale 1024 for 3 good steps"));
         CHECK(says(text, fmt::format("{:016x}, of all datasets: verified", found.checkpoint->checksum)));
         CHECK(says(text, some_tensor));
+    });
+}
+
+TEST_CASE("a checkpoint of a program that knew of no stale gradients is read as one without") {
+    const SharedDirectory directory;
+    TrainingPoint point = point_at(5);
+    point.follows_a_step = true;
+    const auto read_back = [&](bool older) {
+        const fs::path folder = directory.path() / "step-00000005";
+        fs::create_directories(folder);
+        std::vector<StoredTensor> tensors(1);
+        tensors[0].path = "/parameters/p";
+        tensors[0].shape = {2, 3};
+        const fs::path file = folder / "checkpoint.h5";
+        make_file(file, point, tensors);
+        if (older) {
+            const QuietHdf5 quiet;
+            const Hdf5Id open(H5Fopen(file.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose);
+            REQUIRE(H5Adelete(open, "follows_a_step") >= 0);
+        }
+        seal_file(file, tensors);
+        const Checkpoint found = read_structures(folder);
+        fs::remove_all(folder);
+        return found.point.follows_a_step;
+    };
+    on_first([&] {
+        CHECK(read_back(false));
+        CHECK_FALSE(read_back(true));
     });
 }
 

@@ -93,9 +93,20 @@ class StateOnGrid {
     // Calls what(parameter, kind, pieces) for all state of this rank. Weights are those beside masters.
     template <class F>
     void for_each(F call) {
+        for_each_holding([&](const Parameter& p, StateKind what, const Holding& held) { call(p, what, held.pieces); });
+    }
+    template <class F>
+    void for_each_holding(F call) {
+        const Holdings held(program(), at_, *arena_);
         for (std::size_t p = 0; p < program().parameters.size(); ++p)
-            for (const StateKind what : {StateKind::weight, StateKind::master, StateKind::m, StateKind::v})
-                call(program().parameters[p], what, holding_of(program(), at_, *arena_, static_cast<int>(p), what).pieces);
+            for (const StateKind what : {StateKind::weight, StateKind::master, StateKind::m, StateKind::v, StateKind::residual, StateKind::stale})
+                call(program().parameters[p], what, held.of(static_cast<int>(p), what));
+    }
+    // The pieces' values.
+    std::vector<float> values_of(const Pieces& pieces) {
+        std::vector<float> found(static_cast<std::size_t>(total(pieces)));
+        gather_into(found.data(), pieces, *arena_, Passage({}));
+        return found;
     }
 
     void fill() {
@@ -109,12 +120,10 @@ class StateOnGrid {
     // How many elements are not what they must be, but those that `fresh` says stay as they were made.
     template <class Fresh>
     std::int64_t wrong(Fresh fresh) {
-        const Passage passage({});
         std::int64_t wrong = 0;
         for_each([&](const Parameter& p, StateKind what, const Pieces& pieces) {
             if (fresh(p, what)) return;
-            std::vector<float> found(static_cast<std::size_t>(total(pieces)));
-            gather_into(found.data(), pieces, *arena_, passage);
+            const std::vector<float> found = values_of(pieces);
             std::size_t i = 0;
             for (const Piece& piece : pieces)
                 for (std::int64_t k = 0; k < piece.count; ++k, ++i) wrong += found[i] != rounded(value_of(p, what, piece.element + k), piece.dtype);
@@ -129,7 +138,7 @@ class StateOnGrid {
     // A weight is its master, rounded. What has no master but a narrow weight has a value that the weight can hold, in every precision.
     float value_of(const Parameter& p, StateKind what, std::int64_t element) const {
         const float x = value(p.name, what == StateKind::weight ? StateKind::master : what, element);
-        const bool whole = whole_base || p.trained || what == StateKind::m || what == StateKind::v;
+        const bool whole = whole_base || p.trained || (what != StateKind::weight && what != StateKind::master);
         return whole ? x : std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0xFFFF0000u);
     }
     static float rounded(float x, DType t) {

@@ -55,6 +55,34 @@ def order(lab, ranks, axis, *grid, nodes=2):
     return complaints + same(record, written, f"from {taken} written out"), taken
 
 
+def gone_on_with(lab):
+    """A run that goes on keeps the order and the size that it began with, also on nodes that would have had another; on another grid it chooses."""
+    open_keys = ["grid.order=auto", "comm.bucket_size=auto", "grid.tp=2", "train.global_batch_size=4", "sharding.zero_stage=3",
+                 "checkpoint.interval=2"]  # a batch so small that dp sends more than tp
+
+    def train(*overrides):
+        result = lab.train(INPUT, 4, [*open_keys, *overrides], seconds=240)
+        if result.exit_code != 0:
+            raise RuntimeError(show(result))
+        return read_record(result.output), result
+
+    begun, _ = train("grid.pretend_nodes=2", "train.steps=2", "output.overwrite=true")
+    record, result = train("grid.pretend_nodes=1")
+    complaints = near(record, "dp", 2)
+    if record["steps/step"].tolist() != [1, 2, 3, 4] or (result.output / "run-2.h5").exists():
+        complaints.append(f"the record has steps {record['steps/step']}")
+    for section, key in (("grid", "order"), ("comm", "bucket_size")):
+        was, now = value(begun, section, key), value(record, section, key)
+        if was != now or f"{section}.{key} auto: {was}, as the run has chosen" not in result.stdout:
+            complaints.append(f"{section}.{key} was {was}, and is {now}\n{result.stdout}")
+    if "grid.order is" in result.stdout:
+        complaints.append(f"told of as a difference\n{result.stdout}")
+    _, result = train("grid.pp=2", "train.steps=6")
+    if "as the run has chosen" in result.stdout:
+        complaints.append(f"on another grid too\n{result.stdout}")
+    return complaints, value(begun, "grid", "order")
+
+
 def bucket(lab, *grid):
     """The size that is taken is a size, and the bits are those of every other one; the resolved input, fed back, is taken as it is."""
     record, said = run(lab, 2, *grid, "comm.bucket_size=auto")
@@ -96,6 +124,7 @@ def main():
             ("order: sp, which sends more, inside nodes", lambda: order(lab, 8, "sp", "grid.tp=2", "grid.sp=2", "train.steps=2", nodes=4)),
             ("order: shards inside nodes, two copies", lambda: order(lab, 4, "dp", "sharding.shard_size=2", "sharding.zero_stage=3",
                                                                      "comm.algorithm=hierarchical")),
+            ("gone on with", lambda: gone_on_with(lab)),
             ("bucket size", lambda: bucket(lab)),
             ("bucket size, zero stage 2", lambda: bucket(lab, "sharding.zero_stage=2")),
             ("plan", lambda: (unseen(lab), ""))])

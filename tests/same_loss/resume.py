@@ -15,7 +15,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from trainer import Trainer, check_ledgers, h5py, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
 
 import resumed  # noqa: E402
-from cases import MODELS, overrides  # noqa: E402
+import terms  # noqa: E402
+from cases import MODELS, overrides, packed  # noqa: E402
 
 COLUMNS = ("step", "loss", "grad_norm", "clip_factor", "learning_rate", "loss_scale", "tokens", "data_hash")
 
@@ -102,6 +103,29 @@ EQUAL = [
     ("gpt", "", "offload.parameters=cpu offload.gradients=cpu offload.activations=cpu offload.optimizer=cpu", (3,)),
     ("lora", "dp2", "", (3,)),
     ("lora-odd", "tp3", "", (3,)),
+    # 72: what compressed gradients have left unsent
+    *(("gpt", f"dp2 zero{stage} {packed(method, 'ratio=0.05')}", "", (4, 8))
+      for stage, methods in enumerate((("topk", "bf16"), ("topk", "qsgd"), ("topk", "qsgd"), ("topk", "bf16"))) for method in methods),
+    ("fp16", f"dp2 zero1 {packed('fp16')}", "loss_scale.initial=1073741824 loss_scale.window=2", (3,)),
+    ("gpt", f"dp4 shard2 {packed('topk')}", "", (3,)),
+    ("llama", f"dp4 shard2 zero2 {packed('qsgd')}", "", (3,)),
+    ("gpt", f"dp2 sp2 {packed('qsgd')}", "", (3,)),
+    ("gpt", f"dp2 tp2 megatron-sp {packed('bf16')}", "", (3,)),
+    ("gpt", f"dp2 pp2 {packed('topk', 'exclude=[]')}", "", (3,)),  # a tied table's, of both its stages
+    ("untied", f"dp2 pp2 zero-bubble zero3 {packed('qsgd')}", "", (3,)),
+    ("odd", f"dp3 zero1 {packed('qsgd', 'bits=3', 'exclude=[]')}", "", (5,)),
+    ("gpt", f"dp2 {packed('qsgd')}", "offload.optimizer=cpu", (3,)),
+    ("bf16", f"dp2 zero2 {packed('topk')}", "offload.optimizer=nvme", (3,)),
+    ("lora", f"dp2 {packed('topk')}", "", (3,)),
+    ("gpt", f"dp2 zero1 {packed('topk')}", "checkpoint.asynchronous=true", (5,)),
+    # gradients whose update is still to come
+    *(("gpt", f"{split} comm.staleness=1", "", (4, 8)) for split in ("", "dp2", "dp2 zero1")),
+    ("gpt", "dp4 shard2 zero1 comm.staleness=1", "", (3,)),
+    ("llama", "dp2 tp2 comm.staleness=1", "", (3,)),
+    ("gpt", "dp2 pp2 comm.staleness=1", "", (3,)),
+    ("untied", "sp2 pp2 zero-bubble comm.staleness=1", "", (3,)),
+    ("bf16", "dp2 zero1 comm.staleness=1", "train.gradient_dtype=bf16", (3,)),
+    ("gpt", "dp2 zero1 comm.staleness=1", "offload.optimizer=nvme checkpoint.asynchronous=true", (5,)),
 ]
 
 
@@ -244,6 +268,7 @@ GROUPS = {
     "long": [(check.__name__, check) for check in (long_in_bf16, rates, saving_changes_nothing, saves_behind_training)],
     "pairs": [(f"written by '{writer}'", functools.partial(pairs, writer=writer)) for writer in WRITERS] +
              [(check.__name__, check) for check in (empty_slices, first_step_of_all_grids)],
+    "terms": terms.CHECKS,
     "changes": resumed.CHECKS,
 }
 

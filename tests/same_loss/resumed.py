@@ -157,6 +157,29 @@ def adapters_on_a_base(lab):
     return complaints, ""
 
 
+def queued_again(lab):
+    """A run that began with another's checkpoint goes on from its own by the same command: adapters on a base, and a run that branches off."""
+    lab.record("gpt", "dp2", "run", SAVING, fresh=True)
+    complaints = []
+    for model, first in (("lora", 1), ("gpt", 5)):
+        command = f"checkpoint.interval=2 checkpoint.keep=0 train.steps=8 optimizer.lr=5e-4 checkpoint.resume={lab.step('run', 4)}"
+        straight, _ = lab.record(model, "dp2", "tuned", command, fresh=True)
+        for more in ("", " output.overwrite=true"):
+            lab.record(model, "dp2", "tuned", command.replace("steps=8", "steps=6") + more, fresh=True)
+            record, stdout = lab.record(model, "dp2", "tuned", command + more)
+            if record["steps/step"].tolist() != list(range(first, 9)) or not numpy.array_equal(record["steps/loss"], straight["steps/loss"]):
+                complaints.append(f"{model}{more}: steps {record['steps/step']}, losses {record['steps/loss']}, straight {straight['steps/loss']}")
+            if "has saved in" not in stdout or "after step 6 of 8" not in stdout:
+                complaints.append(f"{model}{more}: not said what is gone on with\n{stdout}")
+        # All is done: nothing to add, or, where that is asked, another run in its place.
+        record, _ = lab.record(model, "dp2", "tuned", command)
+        again, _ = lab.record(model, "dp2", "tuned", f"{command} output.overwrite=true")
+        if not numpy.array_equal(record["steps/loss"], straight["steps/loss"]) or not numpy.array_equal(again["steps/loss"], straight["steps/loss"]):
+            complaints.append(f"{model}: once done, {record['steps/loss']}; overwritten {again['steps/loss']}")
+        complaints += refused(lab, model, "dp2", "tuned", command.replace("00000004", "00000002"), "which this run does not go on from", "overwrite")
+    return complaints, ""
+
+
 def another_optimizer(lab):
     """AdamW after SGD begins its moments at zero, corrected as such, and says so."""
     lab.record("sgd", "dp2", "run", SAVING, fresh=True)
@@ -168,4 +191,4 @@ def another_optimizer(lab):
 
 CHECKS = [(check.__name__, check) for check in (
     new_values_win, another_batch_goes_on_in_the_data, another_model, found_or_not, back_to_an_earlier_step, records_of_other_grids,
-    adapters_on_a_base, another_optimizer)]
+    adapters_on_a_base, queued_again, another_optimizer)]

@@ -69,6 +69,8 @@ TEST_CASE_FIXTURE(ConfigFixture, "adapters are of the model; another program's i
     CHECK(find(differences(base, adapted), "model.lora.rank")->must_match);
     CHECK(differences("model:\n  num_layers: 5\n  sparkle: 3\n", load("model: {num_layers: 2}\n")).size() == 1);
     CHECK(find(differences("model:\n  activation: sparkling\n", load("model: {}\n")), "model.activation")->before == "sparkling");
+    CHECK(former_value(base, "checkpoint.resume") == "auto");
+    CHECK(former_value(base, "model.sparkle").empty());
     CHECK_THROWS_AS(differences("no input at all", adapted), Error);
     CHECK_THROWS_AS(differences("a: [", adapted), Error);
 }

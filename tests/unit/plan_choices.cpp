@@ -176,4 +176,10 @@ TEST_CASE("a change of an input takes the choices of the input that it changes")
     CHECK(c.grid.order == settled.grid.order);
     CHECK(c.comm.bucket_size == 77);
     CHECK(settled_like(Config{}, settled) == Config{});
+    const Choices before = chosen_before(open, settled);
+    CHECK(before.config == c);
+    REQUIRE(before.made.size() == 2);
+    CHECK(text(before.made[0]) == "grid.order auto: pp-dp-sp-tp, as the run has chosen that goes on here");
+    CHECK(before.made[1].value == "77");
+    CHECK(chosen_before(Config{}, settled).made.empty());
 }
