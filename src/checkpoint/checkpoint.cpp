@@ -128,6 +128,19 @@ std::optional<Checkpoint> read_whole(const Collectives& ranks, const fs::path& f
     return why.empty() ? std::optional(std::move(c)) : std::nullopt;
 }
 
+// The folder of one checkpoint that checkpoint.resume names: by a step's name, or any other of one that holds a checkpoint's file, such as
+// former-step-00000100; a link is followed, so that what stands in its place later is another. Empty: it names a folder of steps.
+fs::path folder_meant(const fs::path& path) {
+    std::error_code unreadable;
+    if (!fs::exists(path, unreadable)) throw Error(Exit::refused, fmt::format("checkpoint.resume: {} does not exist", path.string()));
+    if (!fs::is_directory(path, unreadable)) throw Error(Exit::refused, fmt::format("checkpoint.resume: {} is not a folder", path.string()));
+    if (step_of(path) >= 0) return path;
+    if (fs::exists(path / "checkpoint.h5", unreadable)) return fs::canonical(path, unreadable);
+    if (steps_in(path).empty())
+        throw Error(Exit::refused, fmt::format("checkpoint.resume: {} holds no checkpoint: no checkpoint.h5, no folder step-*", path.string()));
+    return {};
+}
+
 // The steps in a directory, as rank 0 sees them, on all ranks. Collective.
 std::vector<fs::path> steps_seen(const Collectives& ranks, const fs::path& directory) {
     const std::string text = on_first_rank(ranks, [&] {
@@ -164,19 +177,11 @@ Found find_newest(const Collectives& ranks, const fs::path& directory) {
 }
 
 Found open_checkpoint(const Collectives& ranks, const fs::path& path) {
-    const bool one_step = on_first_rank(ranks, [&] {
-        std::error_code unreadable;
-        if (!fs::exists(path, unreadable)) throw Error(Exit::refused, fmt::format("checkpoint.resume: {} does not exist", path.string()));
-        if (!fs::is_directory(path, unreadable)) throw Error(Exit::refused, fmt::format("checkpoint.resume: {} is not a folder", path.string()));
-        if (step_of(path) >= 0) return std::string("one");
-        if (steps_in(path).empty())
-            throw Error(Exit::refused, fmt::format("checkpoint.resume: {} holds no checkpoint, no folder step-*", path.string()));
-        return std::string();
-    }) == "one";
+    const fs::path folder = on_first_rank(ranks, [&] { return folder_meant(path).string(); });
     require_visible(ranks, path);
-    if (one_step) {
+    if (!folder.empty()) {
         std::string why;
-        Found one{read_whole(ranks, path, why), {}};
+        Found one{read_whole(ranks, folder, why), {}};
         if (!one.checkpoint) throw SharedError(Exit::io_failed, why);
         return one;
     }

@@ -68,8 +68,8 @@ struct Found {
 // which is not damage: a run that passed it over for that would do its steps again.
 Found find_newest(const Collectives&, const std::filesystem::path& directory);
 
-// resume: PATH, a step's folder or its parent. SharedError{refused} where it is missing, holds no step, or is not seen by all ranks; {io_failed}
-// where the step is damaged, or all of the parent's are, with file and reason.
+// resume: PATH, a folder that holds a checkpoint, whatever its name, a link to one, or the parent of steps' folders. SharedError{refused} where it is
+// missing, holds none, or is not seen by all ranks; {io_failed} where the step is damaged, or all of the parent's are, with file and reason.
 Found open_checkpoint(const Collectives&, const std::filesystem::path& path);
 
 // Throws Error{refused} unless the checkpoint holds this program's model: each parameter but an adapter's, in its shape. Pure.

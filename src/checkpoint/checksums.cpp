@@ -12,7 +12,7 @@
 namespace quadrille {
 namespace {
 
-constexpr std::int64_t part_bytes = std::int64_t{4} << 20;  // that a rank reads at once, whole values
+constexpr std::int64_t part_bytes = std::int64_t{1} << 20;  // that a rank reads at once, whole values: stays in its cache for both sums
 constexpr std::int64_t part_values = part_bytes / static_cast<std::int64_t>(sizeof(float));
 
 // Which rank reads which tensor: the largest first, each to the rank that has least so far.

@@ -121,9 +121,10 @@ Loaded load(const Collectives& ranks, const Checkpoint& checkpoint, const Progra
     for (std::size_t t = 0; t < targets.tensors.size(); ++t) counts.push_back(total(pieces(t)));
     const Passage passage(free_between_steps(training, arena));
     const std::int64_t most = std::max<std::int64_t>(1, settings.most_bytes / static_cast<std::int64_t>(sizeof(float)));
-    const Rounds rounds = rounds_of(ranks, counts, std::min(most, passage.capacity()));
+    const Rounds rounds = rounds_of(ranks, targets.tensors, counts, std::min(most, passage.capacity()));
+    CollectiveFile file(ranks, checkpoint.file(), PlainFile::Open::read, settings.hints);
     together(ranks, [&] {
-        read_tensors(ranks, checkpoint.file(), settings.hints, targets.tensors, rounds, pieces, passage,
+        read_tensors(ranks, file, targets.tensors, rounds, pieces, passage,
                      [&](const float* values, const Pieces& part) { scatter(values, part, arena, passage); });
     });
     for (const StoredTensor& t : checkpoint.tensors) loaded.bytes += t.bytes;

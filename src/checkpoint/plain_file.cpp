@@ -81,9 +81,20 @@ void PlainFile::reserve(std::int64_t bytes) {
 #endif
 }
 
+void PlainFile::give_back() {
+    if (::ftruncate(descriptor_, size()) != 0) fail("give back what it does not need", errno);
+}
+
 void PlainFile::try_size(std::int64_t bytes) {
     if (::ftruncate(descriptor_, bytes) != 0) fail(fmt::format("have {} bytes", bytes).c_str(), errno);
     if (::ftruncate(descriptor_, 0) != 0) fail("empty it", errno);
+}
+
+void PlainFile::begin_sync() {
+#ifdef __linux__
+    // Of all of it; a failure is told when it is synced.
+    static_cast<void>(::sync_file_range(descriptor_, 0, 0, SYNC_FILE_RANGE_WRITE));
+#endif
 }
 
 void PlainFile::sync(const std::function<void()>& beat) {

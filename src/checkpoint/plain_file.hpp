@@ -28,8 +28,12 @@ class PlainFile {
     void write(std::int64_t offset, std::span<const std::byte> bytes);
     // Takes the space of so many bytes, where the file system can; the file becomes no longer by it.
     void reserve(std::int64_t bytes);
+    // Gives back what it has taken beyond its end.
+    void give_back();
     // Refuses a size that the system would not let the file have.
     void try_size(std::int64_t bytes);
+    // What is written begins its way to the disk, where the system can be told; waits for nothing that it need not.
+    void begin_sync();
     // Returns when all is on the disk (what cannot sync says so, and is not waited for). Calls `beat` now and then.
     void sync(const std::function<void()>& beat = [] {});
 

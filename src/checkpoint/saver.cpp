@@ -13,6 +13,7 @@
 #include <functional>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 namespace quadrille {
 namespace {
@@ -31,6 +32,7 @@ struct Saver::State {
     State(const Collectives& r, SaveSettings s, const Program& p, const Coordinate& at, Arena& a, std::span<std::byte> memory);
 
     Pieces share(std::size_t t) const { return share_of(held.of(tensors[t].parameter, tensors[t].what)); }
+    std::int64_t values() const { return places.empty() ? 0 : places.back() + counts.back(); }  // of this rank
     Saved write(const Collectives& by, const TrainingPoint& point, const Passage* passage);
     fs::path make(const Collectives& by, const TrainingPoint& point, std::optional<PartialFolder>& folder);
     void share_places(const Collectives& by);
@@ -61,13 +63,12 @@ struct Saver::State {
 Saver::State::State(const Collectives& r, SaveSettings s, const Program& p, const Coordinate& c, Arena& a, std::span<std::byte> memory)
     : ranks(r), settings(std::move(s)), program(p), arena(a), held(p, c, a),
       snapshot(reinterpret_cast<float*>(memory.data()), memory.size() / sizeof(float)), tensors(state_tensors(r, held)) {
-    std::int64_t values = 0;
     for (std::size_t t = 0; t < tensors.size(); ++t) {
-        places.push_back(values);
+        const std::int64_t place = values();
+        places.push_back(place);
         counts.push_back(total(share(t)));
-        values += counts.back();
     }
-    require(!settings.asynchronous || values <= std::ssize(snapshot), "checkpoint: the snapshot does not fit");
+    require(!settings.asynchronous || values() <= std::ssize(snapshot), "checkpoint: the snapshot does not fit");
     require(!settings.asynchronous || settings.fail_alone, "checkpoint: a thread needs a way to end the job");
     if (settings.asynchronous) behind.emplace(ranks.comm(), &beats);
     on_first_rank(ranks, [&] {
@@ -102,20 +103,21 @@ void Saver::State::share_places(const Collectives& by) {
     }
 }
 
-// All ranks write their shares and read what all have written. Through `passage`, or from the snapshot.
+// All ranks write their shares and read what all have written, while it is on its way to the disk. Through `passage`, or from the snapshot.
 void Saver::State::fill(const Collectives& by, const fs::path& file, const Passage* passage) {
-    const std::int64_t most = std::max<std::int64_t>(1, settings.most_bytes / static_cast<std::int64_t>(sizeof(float)));
-    const Rounds rounds = rounds_of(by, counts, passage ? std::min(most, passage->capacity()) : most);
-    const auto values_of = [&](std::size_t t, std::int64_t begin, const Pieces& part) {
-        return passage ? gathered(part, arena, *passage) : snapshot.data() + places[t] + begin;
+    share_places(by);
+    const std::int64_t most = settings.most_bytes / static_cast<std::int64_t>(sizeof(float));
+    const Rounds rounds = rounds_of(by, tensors, counts, passage ? std::min(most, passage->capacity()) : most);
+    const auto values_of = [&](std::size_t t, std::int64_t begin, const Pieces& part, std::int64_t before) {
+        return passage ? gathered(part, arena, *passage, before) : snapshot.data() + places[t] + begin;
     };
+    CollectiveFile open(by, file, PlainFile::Open::write, settings.hints);
     std::vector<std::uint64_t> written;
     together(by, [&] {
-        written = write_tensors(by, file, settings.hints, tensors, rounds, [&](std::size_t t) { return share(t); }, values_of);
+        written = write_tensors(by, open, tensors, rounds, [&](std::size_t t) { return share(t); }, values_of);
     });
-    together(by, [&] { PlainFile(file, PlainFile::Open::read).sync([&] { by.beat(); }); });
+    together(by, [&] { open.close(); });  // where no rank has failed: it is collective
     by.sum(std::span(written));
-    share_places(by);
     const std::vector<Sums> read = sums_of(by, file, stored_of(tensors));
     for (std::size_t t = 0; t < tensors.size(); ++t) {
         if (read[t].fingerprint != written[t])
@@ -123,6 +125,7 @@ void Saver::State::fill(const Collectives& by, const fs::path& file, const Passa
                               fmt::format("{}: {} reads back as something else than was written", file.string(), tensors[t].stored.path));
         tensors[t].stored.checksum = read[t].checksum;
     }
+    together(by, [&] { open.sync([&] { by.beat(); }); });
 }
 
 Saved Saver::State::write(const Collectives& by, const TrainingPoint& point, const Passage* passage) {

@@ -15,7 +15,7 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
+#include <chrono>
 
 namespace quadrille {
 namespace {
@@ -59,10 +59,17 @@ std::vector<fs::path> entries(const fs::path& folder) {
     return found;
 }
 
+// The names that this process gives to what has not the name of `step`: a process of the same id, in another container, may have left some.
+fs::path temporary_name(const fs::path& step, int number) {
+    return fmt::format("{}{}{}-{}-{}", step.string(), partial_mark, host_name(), ::getpid(), number);
+}
+
 // Out of its name, so that no half of a checkpoint ever has one. Returns the new one.
 fs::path set_aside(const fs::path& folder) {
     std::error_code reason;
-    const fs::path aside = fmt::format("{}{}{}-{}-old", folder.string(), partial_mark, host_name(), ::getpid());
+    int number = 0;
+    while (fs::exists(temporary_name(folder, number), reason)) ++number;
+    const fs::path aside = temporary_name(folder, number);
     fs::rename(folder, aside, reason);
     if (reason) fail(folder, "rename", reason);
     return aside;
@@ -74,17 +81,28 @@ void remove_step(const fs::path& folder) {
     if (reason) fail(folder, "remove", reason);
 }
 
-// HOST and PID of a temporary folder's name; PID 0: not one.
+// HOST and PID of a temporary folder's name, step-S.partial-HOST-PID-N; PID 0: not one.
 std::pair<std::string, long> maker_of(const std::string& name) {
-    const std::size_t mark = name.find(partial_mark);
-    if (!name.starts_with(step_prefix) || mark == std::string::npos) return {"", 0};
-    std::string maker = name.substr(mark + partial_mark.size());
-    if (maker.ends_with("-old")) maker.resize(maker.size() - 4);
+    const std::size_t mark = name.find(partial_mark), number = name.rfind('-');
+    if (!name.starts_with(step_prefix) || mark == std::string::npos || number < mark + partial_mark.size()) return {"", 0};
+    const std::string maker = name.substr(mark + partial_mark.size(), number - mark - partial_mark.size());
     const std::size_t dash = maker.rfind('-');
     if (dash == std::string::npos) return {"", 0};
     long pid = 0;
     std::from_chars(maker.data() + dash + 1, maker.data() + maker.size(), pid);
     return {maker.substr(0, dash), pid};
+}
+
+// Whether nothing in the folder, nor itself, was written in the last hour: no save that lives is so long without a write. Also false where that
+// cannot be seen.
+bool long_untouched(const fs::path& folder) {
+    const auto before = fs::file_time_type::clock::now() - std::chrono::hours(1);
+    std::error_code reason;
+    const auto old = [&](const fs::path& path) { return fs::last_write_time(path, reason) < before && !reason; };
+    if (!old(folder)) return false;
+    for (fs::directory_iterator at(folder, reason), end; !reason && at != end; at.increment(reason))
+        if (!old(at->path())) return false;
+    return !reason;
 }
 
 }  // namespace
@@ -109,12 +127,22 @@ std::vector<fs::path> steps_in(const fs::path& directory) {
     return steps;
 }
 
-PartialFolder::PartialFolder(const fs::path& directory, std::int64_t step) : directory_(directory), step_(directory / step_name(step)) {
+void make_directories(const fs::path& directory) {
     std::error_code reason;
-    fs::create_directories(directory, reason);
+    if (fs::is_directory(directory, reason)) return;
+    const fs::path parent = fs::absolute(directory / "file").lexically_normal().parent_path().parent_path();
+    if (parent != directory) make_directories(parent);
+    if (!fs::create_directory(directory, reason) && !reason && !fs::is_directory(directory, reason))
+        reason = std::make_error_code(std::errc::not_a_directory);
     if (reason) fail(directory, "make it", reason);
-    const fs::path path = fmt::format("{}{}{}-{}", step_.string(), partial_mark, host_name(), ::getpid());
-    if (!fs::create_directory(path, reason) && !reason) reason = std::make_error_code(std::errc::file_exists);
+    if (::access(parent.c_str(), R_OK) == 0) sync_folder(parent);  // one that may not be read is written to all the same
+}
+
+PartialFolder::PartialFolder(const fs::path& directory, std::int64_t step) : directory_(directory), step_(directory / step_name(step)) {
+    make_directories(directory);
+    std::error_code reason;
+    fs::path path;
+    for (int number = 0; path.empty() || (!reason && !fs::create_directory(path, reason)); ++number) path = temporary_name(step_, number);
     if (reason) fail(path, "make it", reason);
     path_ = path;
     bool locks = false;
@@ -167,7 +195,7 @@ std::vector<std::string> remove_leftovers(const fs::path& directory) {
         const int lock = locked(folder, locks);
         const bool here = host == host_name(), gone = ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
         std::error_code reason;
-        if (here && lock >= 0 && (locks || gone)) {
+        if (lock >= 0 && ((here && (locks || gone)) || long_untouched(folder))) {
             fs::remove_all(folder, reason);
             notes.push_back(reason ? fmt::format("{}: what a dead save has left cannot be removed: {}", folder.string(), reason.message())
                                    : fmt::format("{}: what a dead save has left is removed", folder.string()));

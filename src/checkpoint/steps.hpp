@@ -10,8 +10,11 @@ namespace quadrille {
 // step-00000100
 std::string step_name(std::int64_t step);
 
-// A folder under a temporary name, step-00000100.partial-HOST-PID, that is a save's until it is kept: else it and all in it are removed. It is locked
-// meanwhile, where the file system has locks, so that others know it is alive.
+// Makes the directory, and its parents, where they are missing, so that a power cut takes none of them away again. Throws Error{io_failed}.
+void make_directories(const std::filesystem::path& directory);
+
+// A folder under a temporary name, step-00000100.partial-HOST-PID-N, that is a save's until it is kept: else it and all in it are removed. It is
+// locked meanwhile, where the file system has locks, so that others know it is alive.
 class PartialFolder {
   public:
     // Makes `directory` too where it is missing. Throws Error{io_failed}.
@@ -33,7 +36,8 @@ class PartialFolder {
 // sentence where it could not go on: the new one is whole all the same.
 std::vector<std::string> remove_old(const std::filesystem::path& directory, std::int64_t step, std::int64_t keep);
 
-// Removes the folders that saves of dead processes have left; a sentence for each, also for those that may be alive elsewhere and so stay.
+// Removes the folders that saves of dead processes have left: nobody has locked them, and their process was one of this host and is gone, or nothing
+// was written to them for an hour. A sentence for each, also for those that may be alive elsewhere and so stay.
 std::vector<std::string> remove_leftovers(const std::filesystem::path& directory);
 
 }  // namespace quadrille

@@ -251,6 +251,7 @@ void seal_file(const fs::path& file, const std::vector<StoredTensor>& tensors) {
     const std::int64_t end = plain.size();
     const Footer footer{static_cast<std::uint64_t>(end), hash_of_structures(plain, lines, end), lines.size(), 0, {}};
     plain.write(end, seal_bytes(lines, footer));
+    plain.give_back();
     plain.sync();
 }
 

@@ -1,96 +1,121 @@
 #include "checkpoint/transfer.hpp"
 
 #include "base/error.hpp"
-#include "checkpoint/boxes.hpp"
+#include "base/rounding.hpp"
+#include "checkpoint/first_failure.hpp"
 
 #include <algorithm>
 #include <bit>
+#include <unordered_map>
 
 namespace quadrille {
 namespace {
 
-using namespace hdf5;
+constexpr auto value_bytes = static_cast<std::int64_t>(sizeof(float));
 
-// One tensor's dataset, open, and its space in the file. Keeps other threads out of the library while it calls, and no longer.
-class Dataset {
-  public:
-    Dataset(const OpenFile& file, const StoredTensor& tensor) : file_(file), tensor_(tensor) {
-        const QuietHdf5 quiet;
-        id_.emplace(own(H5Dopen2(file.id, tensor.path.c_str(), H5P_DEFAULT), H5Dclose, file.name, tensor.path + " is missing"));
-        space_.emplace(H5Dget_space(*id_), H5Sclose);
-    }
-    ~Dataset() {
-        const QuietHdf5 quiet;
-        space_.reset();
-        id_.reset();
-    }
-    Dataset(const Dataset&) = delete;
-    Dataset& operator=(const Dataset&) = delete;
-
-    // The call of a round: of these elements in their order, or of none.
-    void write(const Extents& elements, const float* values) {
-        const QuietHdf5 quiet;
-        const Hdf5Id memory = select(elements);
-        check(H5Dwrite(*id_, H5T_NATIVE_FLOAT, memory, *space_, file_.transfer, values), file_.name, tensor_.path + " cannot be written");
-    }
-    void read(const Extents& elements, float* values) {
-        const QuietHdf5 quiet;
-        const Hdf5Id memory = select(elements);
-        check(H5Dread(*id_, H5T_NATIVE_FLOAT, memory, *space_, file_.transfer, values), file_.name, tensor_.path + " cannot be read");
-    }
-
-  private:
-    Hdf5Id select(const Extents& elements) {
-        H5Sselect_none(*space_);
-        for (const Box& box : boxes_of(tensor_.shape, elements)) {
-            const std::vector<hsize_t> start(box.start.begin(), box.start.end()), count(box.count.begin(), box.count.end());
-            check(H5Sselect_hyperslab(*space_, H5S_SELECT_OR, start.data(), nullptr, count.data(), nullptr), file_.name,
-                  tensor_.path + ": no such part");
-        }
-        Hdf5Id memory = space_of({static_cast<hsize_t>(std::max<std::int64_t>(1, total(elements)))});
-        if (elements.empty()) H5Sselect_none(memory);
-        return memory;
-    }
-
-    const OpenFile& file_;
-    const StoredTensor& tensor_;
-    std::optional<Hdf5Id> id_, space_;
+// What a round has of one tensor.
+struct TensorPart {
+    std::size_t tensor = 0;
+    std::int64_t begin = 0, count = 0;  // of this rank's values of it
+    Pieces pieces;
 };
 
-// A rank that has failed calls on, with nothing, for the others' sake; its first failure is thrown at the end.
-class FirstFailure {
-  public:
-    void attempt(const std::function<void()>& work) {
-        try {
-            work();
-        } catch (const Error&) {
-            if (!first_) first_ = std::current_exception();
-        }
-    }
-    bool any() const { return first_ != nullptr; }
-    void rethrow() const {
-        if (first_) std::rethrow_exception(first_);
-    }
-
-  private:
-    std::exception_ptr first_;
-};
-
-// call(tensor, dataset, begin, part, failure) for each round of each tensor; `part` is empty where this rank has none.
-template <class Call>
-void in_rounds(const Collectives& ranks, const OpenFile& file, const std::vector<StateTensor>& tensors, const Rounds& rounds,
-               const PiecesOf& pieces_of, Call call) {
-    FirstFailure failure;
+// By pass, the tensors as they lie in the file.
+std::vector<std::vector<std::size_t>> passes_of(const std::vector<StateTensor>& tensors) {
+    std::vector<std::vector<std::size_t>> passes;
+    std::unordered_map<std::int64_t, std::size_t> times;  // that a dataset, by its first byte, has stood so far
     for (std::size_t t = 0; t < tensors.size(); ++t) {
-        const Pieces pieces = pieces_of(t);
-        Dataset dataset(file, tensors[t].stored);
-        for (std::int64_t r = 0; r < rounds.of[t]; ++r) {
-            const std::int64_t begin = r * rounds.values;
-            call(t, dataset, begin, failure.any() ? Pieces() : portion(pieces, begin, rounds.values), failure);
+        const std::size_t pass = times[tensors[t].stored.offset]++;
+        if (pass == passes.size()) passes.emplace_back();
+        passes[pass].push_back(t);
+    }
+    for (std::vector<std::size_t>& pass : passes)
+        std::stable_sort(pass.begin(), pass.end(),
+                         [&](std::size_t a, std::size_t b) { return tensors[a].stored.offset < tensors[b].stored.offset; });
+    return passes;
+}
+
+// This rank's values in a pass, one after the other.
+class Walk {
+  public:
+    Walk(const std::vector<std::size_t>& pass, const PiecesOf& pieces_of) : pass_(pass), pieces_of_(pieces_of) {}
+
+    // The next ones, so many at most.
+    std::vector<TensorPart> next(std::int64_t most) {
+        std::vector<TensorPart> parts;
+        while (most > 0 && (begin_ < total_ || open_next())) {
+            const std::int64_t count = std::min(most, total_ - begin_);
+            if (count > 0) parts.push_back({pass_[at_ - 1], begin_, count, portion(pieces_, begin_, count)});
+            begin_ += count;
+            most -= count;
+        }
+        return parts;
+    }
+
+  private:
+    bool open_next() {
+        if (at_ == pass_.size()) return false;
+        pieces_ = pieces_of_(pass_[at_++]);
+        begin_ = 0;
+        total_ = total(pieces_);
+        return true;
+    }
+
+    const std::vector<std::size_t>& pass_;
+    const PiecesOf& pieces_of_;
+    std::size_t at_ = 0;                  // of the tensor after the one that is open
+    Pieces pieces_;
+    std::int64_t begin_ = 0, total_ = 0;  // of its values
+};
+
+// What a rank moves in a round.
+struct Round {
+    std::vector<TensorPart> parts;
+    std::vector<FileRun> file;
+    std::vector<MemoryRun> memory;
+
+    // A part whose values lie there.
+    void add(const StoredTensor& tensor, const Extents& elements, const float* values) {
+        for (const Extent& e : elements) {
+            const FileRun run{tensor.offset + e.offset * value_bytes, e.count * value_bytes};
+            if (!file.empty() && file.back().offset + file.back().bytes == run.offset) file.back().bytes += run.bytes;
+            else file.push_back(run);
+        }
+        memory.push_back({values, total(elements) * value_bytes});
+    }
+};
+
+// Calls fill(round), which this rank may fail in, and then move(round, failure), for each round; a rank that has failed moves nothing.
+template <class Fill, class Move>
+void in_rounds(const Collectives& ranks, const std::vector<StateTensor>& tensors, const Rounds& rounds, const PiecesOf& pieces_of, Fill fill,
+               Move move) {
+    FirstFailure failure;
+    const auto passes = passes_of(tensors);
+    for (std::size_t p = 0; p < passes.size(); ++p) {
+        Walk walk(passes[p], pieces_of);
+        for (std::int64_t r = 0; r < rounds.of[p]; ++r) {
+            Round round;
+            if (!failure.any())
+                failure.attempt([&] {
+                    round.parts = walk.next(rounds.values);
+                    fill(round);
+                });
+            if (failure.any()) round = {};
+            move(round, failure);
             ranks.beat();
         }
     }
     failure.rethrow();
+}
+
+// The fingerprint of values that stand one after the other, of these elements.
+std::uint64_t fingerprint_of(const Extents& elements, const float* values) {
+    std::uint64_t sum = 0;
+    for (const Extent& e : elements) {
+        sum += fingerprint(e.offset, values, e.count);
+        values += e.count;
+    }
+    return sum;
 }
 
 }  // namespace
@@ -102,48 +127,58 @@ std::uint64_t fingerprint(std::int64_t first_element, const float* values, std::
     return sum;
 }
 
-Rounds rounds_of(const Collectives& ranks, std::vector<std::int64_t> counts, std::int64_t most) {
-    Rounds rounds{ranks.min(most), std::move(counts)};
-    for (std::int64_t& n : rounds.of) n = (n + rounds.values - 1) / rounds.values;
+Rounds rounds_of(const Collectives& ranks, const std::vector<StateTensor>& tensors, const std::vector<std::int64_t>& counts, std::int64_t most) {
+    constexpr std::int64_t most_of_a_call = (std::int64_t{1} << 30) / value_bytes;
+    Rounds rounds;
+    rounds.values = std::clamp<std::int64_t>(most, 1, most_of_a_call);
+    for (const std::vector<std::size_t>& pass : passes_of(tensors)) {
+        std::int64_t values = 0;
+        for (const std::size_t t : pass) values += counts[t];
+        rounds.of.push_back(ceil_div(values, rounds.values));
+    }
     ranks.max(std::span(rounds.of));
     return rounds;
 }
 
-std::vector<std::uint64_t> write_tensors(const Collectives& ranks, const std::filesystem::path& file, const Hints& hints,
-                                         const std::vector<StateTensor>& tensors, const Rounds& rounds, const PiecesOf& pieces_of,
-                                         const ValuesOf& values_of) {
+std::vector<std::uint64_t> write_tensors(const Collectives& ranks, CollectiveFile& file, const std::vector<StateTensor>& tensors,
+                                         const Rounds& rounds, const PiecesOf& pieces_of, const ValuesOf& values_of) {
     std::vector<std::uint64_t> sums(tensors.size());
-    use_file(ranks, file, Use::write, hints, [&](const OpenFile& open) {
-        const auto call = [&](std::size_t t, Dataset& dataset, std::int64_t begin, Pieces part, FirstFailure& failure) {
-            const float none = 0;
-            const float* values = &none;
-            failure.attempt([&] {
-                if (!part.empty()) values = values_of(t, begin, part);
-            });
-            if (failure.any()) part.clear();
-            const Extents elements = elements_of(part);
-            const float* next = values;
-            for (const Extent& e : elements) {
-                sums[t] += fingerprint(e.offset, next, e.count);
-                next += e.count;
-            }
-            failure.attempt([&] { dataset.write(elements, values); });
-        };
-        in_rounds(ranks, open, tensors, rounds, pieces_of, call);
+    const auto fill = [&](Round& round) {
+        std::int64_t before = 0;
+        for (const TensorPart& part : round.parts) {
+            const Extents elements = elements_of(part.pieces);
+            const float* values = values_of(part.tensor, part.begin, part.pieces, before);
+            sums[part.tensor] += fingerprint_of(elements, values);
+            round.add(tensors[part.tensor].stored, elements, values);
+            before += part.count;
+        }
+    };
+    in_rounds(ranks, tensors, rounds, pieces_of, fill, [&](const Round& round, FirstFailure& failure) {
+        failure.attempt([&] { file.write(round.file, round.memory); });
+        failure.attempt([&] { file.begin_sync(); });
     });
     return sums;
 }
 
-void read_tensors(const Collectives& ranks, const std::filesystem::path& file, const Hints& hints, const std::vector<StateTensor>& tensors,
-                  const Rounds& rounds, const PiecesOf& pieces_of, const Passage& passage, const Take& take) {
-    use_file(ranks, file, Use::read, hints, [&](const OpenFile& open) {
-        const auto call = [&](std::size_t, Dataset& dataset, std::int64_t, const Pieces& part, FirstFailure& failure) {
-            failure.attempt([&] { dataset.read(elements_of(part), passage.values()); });
-            failure.attempt([&] {
-                if (!failure.any() && !part.empty()) take(passage.values(), part);
-            });
-        };
-        in_rounds(ranks, open, tensors, rounds, pieces_of, call);
+void read_tensors(const Collectives& ranks, CollectiveFile& file, const std::vector<StateTensor>& tensors, const Rounds& rounds,
+                  const PiecesOf& pieces_of, const Passage& passage, const Take& take) {
+    const auto fill = [&](Round& round) {
+        const float* next = passage.values();
+        for (const TensorPart& part : round.parts) {
+            round.add(tensors[part.tensor].stored, elements_of(part.pieces), next);
+            next += part.count;
+        }
+    };
+    in_rounds(ranks, tensors, rounds, pieces_of, fill, [&](const Round& round, FirstFailure& failure) {
+        failure.attempt([&] { file.read(round.file, round.memory); });
+        if (failure.any()) return;
+        failure.attempt([&] {
+            const float* next = passage.values();
+            for (const TensorPart& part : round.parts) {
+                take(next, part.pieces);
+                next += part.count;
+            }
+        });
     });
 }
 

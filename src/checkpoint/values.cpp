@@ -36,6 +36,16 @@ void put(const float* from, const Piece& piece, std::byte* data) {
     }
 }
 
+// Where the pieces' values stand one after the other in fp32 already, as rows do that a rank has of each; else nullptr.
+const float* values_in_place(const Pieces& pieces) {
+    const std::byte* next = pieces.empty() ? nullptr : pieces.front().data;
+    for (const Piece& p : pieces) {
+        if (!p.data || p.dtype != DType::f32 || p.data != next) return nullptr;
+        next += p.count * bytes_of(p.dtype);
+    }
+    return pieces.empty() ? nullptr : reinterpret_cast<const float*>(pieces.front().data);
+}
+
 // The blocks of the nvme tier's file that hold a piece, read into a passage's window. What is changed in them goes back whole.
 class Window {
   public:
@@ -94,11 +104,11 @@ Passage::Passage(std::span<std::byte> memory) {
     window_ = memory.data() + capacity_ * wide;
 }
 
-const float* gathered(const Pieces& pieces, Arena& arena, const Passage& passage) {
-    if (pieces.size() == 1 && pieces[0].data && pieces[0].dtype == DType::f32) return reinterpret_cast<const float*>(pieces[0].data);
-    require(total(pieces) <= passage.capacity(), "checkpoint: more values than the passage takes");
-    gather_into(passage.values(), pieces, arena, passage);
-    return passage.values();
+const float* gathered(const Pieces& pieces, Arena& arena, const Passage& passage, std::int64_t before) {
+    if (const float* there = values_in_place(pieces)) return there;
+    require(before + total(pieces) <= passage.capacity(), "checkpoint: more values than the passage takes");
+    gather_into(passage.values() + before, pieces, arena, passage);
+    return passage.values() + before;
 }
 
 void gather_into(float* to, const Pieces& pieces, Arena& arena, const Passage& passage) {

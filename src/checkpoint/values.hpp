@@ -37,9 +37,9 @@ class Passage {
     std::byte* window_ = nullptr;
 };
 
-// The pieces' values one after the other, at most the passage's capacity: where they lie so already, or in the passage. Throws Error{io_failed} of
-// the nvme tier.
-const float* gathered(const Pieces&, Arena&, const Passage&);
+// The pieces' values one after the other: where they lie so already, or in the passage, behind its first `before`; with these at most its capacity.
+// Throws Error{io_failed} of the nvme tier.
+const float* gathered(const Pieces&, Arena&, const Passage&, std::int64_t before = 0);
 // The same into memory for all of them, passing through the passage's window alone.
 void gather_into(float* to, const Pieces&, Arena&, const Passage&);
 // The way back, rounded to the pieces' types, in place of what is there or added to it; `from` may be the passage's values.
