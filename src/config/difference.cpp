@@ -25,10 +25,10 @@ bool must_match(const Key& key, const Config& now) {
 }
 
 NodePtr read(const std::string& text) {
-    Problems problems("the checkpoint's input", {});
+    Problems problems("the stored input", {});
     const NodePtr document = read_yaml(text, 0, problems);
     if (!document || document->kind != Node::Kind::map)
-        throw Error(Exit::io_failed, "the input that the checkpoint holds is no input: it is damaged, or of another program");
+        throw Error(Exit::io_failed, "the input that the checkpoint or record holds is no input: it is damaged, or of another program");
     return document;
 }
 

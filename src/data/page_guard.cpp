@@ -14,6 +14,7 @@ constinit thread_local const PageGuard* innermost = nullptr;
 struct sigaction answer_before;
 std::uintptr_t page_bytes;
 
+// What is no guard's goes to whoever answered before, for good: that ends the process.
 void answer(int signal, siginfo_t* info, void*) {
     if (innermost != nullptr && info->si_code > 0 && innermost->replace(info->si_addr)) return;  // and the access is tried again
     sigaction(signal, &answer_before, nullptr);
@@ -34,9 +35,13 @@ PageGuard::PageGuard(std::span<const std::byte> bytes, std::atomic<bool>& lost) 
     static_assert(std::atomic<bool>::is_always_lock_free, "a signal's answer may not wait for a lock");
     [[maybe_unused]] static const bool answered = answer_sigbus();
     innermost = this;
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // before any of the reads that it is for, and below after them
 }
 
-PageGuard::~PageGuard() { innermost = outer_; }
+PageGuard::~PageGuard() {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    innermost = outer_;
+}
 
 bool PageGuard::replace(void* address) const {
     const auto at = reinterpret_cast<std::uintptr_t>(address), page = at / page_bytes * page_bytes;

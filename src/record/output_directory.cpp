@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const fs::path& directory, const std::string& why) {
-    throw Error(Exit::refused, fmt::format("output.directory: {} {}", directory.string(), why));
+[[noreturn]] void refuse(const fs::path& directory, const std::string& why, const char* key = "output.directory") {
+    throw Error(Exit::refused, fmt::format("{}: {} {}", key, directory.string(), why));
 }
 
 // Why this run may not go on, or start afresh, over what is in `directory`; "" if it may.
@@ -41,9 +41,20 @@ std::string obstacle(const fs::path& directory, const OutputUse& use) {
     return "";
 }
 
+// When the first of the records began that can be read; the newest can.
+std::string first_start(const fs::path& directory) {
+    for (const int number : record_numbers(directory)) {
+        try {
+            return read_record(directory / record_name(number)).start_time;
+        } catch (const Error&) {  // damaged: kept as it is
+        }
+    }
+    return read_record(newest_record(directory)).start_time;
+}
+
 // What tells records that make room from others: the first one's start, "-2026-01-31T12-00-00Z", with a number where that is taken.
 std::string former_mark(const fs::path& directory) {
-    std::string time = read_record(directory / record_name(record_numbers(directory).front())).start_time;
+    std::string time = first_start(directory);
     std::replace_if(time.begin(), time.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '-');
     std::string mark = "-" + time;
     std::error_code ignored;
@@ -81,10 +92,21 @@ void check_creatable(const fs::path& directory) {
         refuse(directory, fmt::format("cannot be written: {}: {}", ancestor.string(), std::strerror(errno)));
 }
 
-bool is_leftover(const std::string& name, const OutputUse& use) {
+// A temporary file of a run that was killed.
+bool is_partial(const std::string& name) {
     const bool ours = name.starts_with("run.h5") || name.starts_with("run-") || name.starts_with("trace.h5");
-    if (ours && name.find(".h5" + std::string(partial_mark)) != std::string::npos) return true;
-    return name == "trace.h5" && !use.goes_on();
+    return ours && name.find(".h5" + std::string(partial_mark)) != std::string::npos;
+}
+
+bool is_leftover(const std::string& name, const OutputUse& use) { return is_partial(name) || (name == "trace.h5" && !use.goes_on()); }
+
+// Whether it holds at most what a run leaves that was killed before its record stood: temporary files and empty folders.
+bool holds_nothing(const fs::path& directory, std::error_code& reason) {
+    for (fs::directory_iterator at(directory, reason), end; !reason && at != end; at.increment(reason)) {
+        std::error_code unreadable;
+        if (!is_partial(at->path().filename().string()) && !(at->is_directory(unreadable) && fs::is_empty(at->path(), unreadable))) return false;
+    }
+    return true;
 }
 
 }  // namespace
@@ -93,12 +115,12 @@ std::string check_output(const fs::path& directory, const OutputUse& use) {
     check_creatable(directory);
     std::error_code reason;
     if (!fs::exists(directory, reason)) return "";
-    const bool empty = fs::is_empty(directory, reason);
+    const bool empty = holds_nothing(directory, reason);
     if (reason) refuse(directory, fmt::format("cannot be read: {}", reason.message()));
-    if (empty) return "";
     const fs::path newest = newest_record(directory);
     if (fs::is_directory(newest, reason))
         refuse(directory, fmt::format("holds a folder named {}, where the run record belongs", newest.filename().string()));
+    if (empty) return "";
     const std::string why = obstacle(directory, use);
     if (use.overwrite && !use.goes_on())
         return fmt::format("output.directory: {} is not empty; its run record is overwritten, as output.overwrite asks", directory.string());
@@ -108,10 +130,11 @@ std::string check_output(const fs::path& directory, const OutputUse& use) {
                        directory.string(), former_mark(directory));
 }
 
-OutputLock::OutputLock(const fs::path& directory) : descriptor_(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+OutputLock::OutputLock(const fs::path& directory, const char* key)
+    : descriptor_(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (descriptor_ < 0 || flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
     close(descriptor_);
-    refuse(directory, "is in use: another run is writing into it");
+    refuse(directory, "is in use: another run is writing into it", key);
 }
 
 OutputLock::~OutputLock() {

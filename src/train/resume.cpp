@@ -159,6 +159,7 @@ fs::path former_name(const fs::path& folder) {
 Start find_start(const Collectives& ranks, const Config& c) {
     Start start;
     start.point = beginning(c);
+    on_first_rank(ranks, [&] { start.seen = steps_in(c.checkpoint.directory); return std::string(); });
     Found found = find_checkpoint(ranks, c, start.notes);
     for (const std::string& reason : found.passed_over) start.warnings.push_back("checkpoint.resume: passed over: " + reason);
     start.passed_over = !found.passed_over.empty();
@@ -211,8 +212,8 @@ std::vector<std::string> clear_checkpoints(const Config& c, const Start& start) 
     std::vector<std::string> said;
     for (const fs::path& folder : steps_in(c.checkpoint.directory)) {
         const bool goes_on = start.resumes && start.own;
-        if (goes_on && step_of(folder) <= start.point.step) continue;
         std::error_code reason;
+        if (goes_on && (step_of(folder) < start.point.step || fs::equivalent(folder, start.checkpoint->folder, reason))) continue;
         if (!goes_on && c.output.overwrite && !start.passed_over) {
             fs::remove_all(folder, reason);
             said.push_back(fmt::format("checkpoint.directory: {} is removed, as output.overwrite asks", folder.string()));

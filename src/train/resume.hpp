@@ -16,6 +16,7 @@ struct Start {
     bool resumes = false;                      // goes on from it; else it gives the weights alone, under new adapters
     bool own = false;                          // it lies in this run's checkpoint.directory
     bool passed_over = false;                  // newer ones are damaged
+    std::vector<std::filesystem::path> seen;   // the steps in checkpoint.directory before they were looked at; rank 0's
     TrainingPoint point;                       // where the loop begins
     double load_seconds = 0;                   // that loading has taken
     std::vector<std::string> notes, warnings;  // to be printed, on rank 0
@@ -35,8 +36,9 @@ void note_start(Start&, const Config&);
 // whose stale gradients are not there is not made.
 void note_loaded(Start&, const Loaded&, const Program& training, const Config&);
 
-// Puts the folders of steps out of this run's way, in checkpoint.directory: of a run that goes on, those after its step; else all. They are renamed,
-// or removed where output.overwrite asks for that and none has been found damaged. Rank 0's. Returns a sentence for each; throws Error{io_failed}.
+// Puts the folders of steps out of this run's way, in checkpoint.directory: of a run that goes on, those after its step and another of
+// that step; else all. They are renamed, or removed where output.overwrite asks for that and none has been found damaged. Rank 0's. Returns a
+// sentence for each; throws Error{io_failed}.
 std::vector<std::string> clear_checkpoints(const Config&, const Start&);
 
 }  // namespace quadrille

@@ -20,12 +20,32 @@ SaveSettings settings_of(const CheckpointConfig& c, const World& world) {
 
 }  // namespace
 
+double seconds_to_stop(const CheckpointConfig& c, std::int64_t bytes, double slowest, double left) {
+    constexpr double margin = 1.5, slow_disk = 200e6, ending = 2;  // bytes a second; seconds that the job's end takes
+    constexpr double most = 0.25;  // of the time left, where it is a guess
+    const int saves = c.behind_training() ? 2 : 1;  // the one under way too
+    const double guess = std::min(static_cast<double>(bytes) / slow_disk, most * std::max(0.0, left));
+    return ending + margin * saves * (slowest > 0 ? slowest : guess);
+}
+
+// fp32 of every parameter, and two moments of those that are trained.
+std::int64_t bytes_of_checkpoint(const Program& program) {
+    std::int64_t bytes = 0;
+    for (const Parameter& p : program.parameters) {
+        std::int64_t elements = 1;
+        for (const std::int64_t extent : p.shape) elements *= extent;
+        bytes += elements * (p.trained ? 12 : 4);
+    }
+    return bytes;
+}
+
 Saves::Saves(Session& session, Console& console)
     : s_(session), console_(console),
       saver_(session.world, settings_of(session.config.checkpoint, session.world), session.program(), session.coordinate, session.arena(),
              session.snapshot()),
       bytes_(saver_.bytes()) {
-    if (s_.start.resumes && s_.start.own) newest_ = s_.start.point.step;
+    const Start& start = s_.start;
+    if (start.resumes && start.own && step_of(start.checkpoint->folder) == start.point.step) newest_ = start.point.step;
     slowest_ = s_.start.load_seconds;  // what it takes to read one is the best guess of what it takes to write one
     for (const std::string& note : saver_.notes()) console_.print(note);
 }
@@ -33,14 +53,6 @@ Saves::Saves(Session& session, Console& console)
 bool Saves::due(std::int64_t step) const {
     const std::int64_t interval = s_.config.checkpoint.interval;
     return interval > 0 && step > 0 && step != newest_ && (step % interval == 0 || step == s_.config.train.steps);
-}
-
-double Saves::seconds_needed(double left) const {
-    constexpr double margin = 1.5, slow_disk = 200e6, ending = 2;  // bytes a second; seconds that the job's end takes
-    constexpr double most = 0.25;  // of the time left, where it is a guess
-    const int saves = s_.config.checkpoint.behind_training() ? 2 : 1;  // the one under way too
-    const double guess = std::min(static_cast<double>(bytes_) / slow_disk, most * std::max(0.0, left));
-    return ending + margin * saves * (slowest_ > 0 ? slowest_ : guess);
 }
 
 void Saves::save(const TrainingPoint& point, bool must) {
@@ -53,6 +65,10 @@ void Saves::save(const TrainingPoint& point, bool must) {
     s_.world.evidence().doing(Doing::other, 0, now());
     tell_saved();
     if (must) finish();
+}
+
+void Saves::look() {
+    if (s_.config.checkpoint.behind_training()) tell_saved();
 }
 
 void Saves::finish() {

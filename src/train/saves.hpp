@@ -6,6 +6,13 @@
 
 namespace quadrille {
 
+// Seconds that a stop takes: `slowest` is what the slowest save so far took (at first: what loading took; 0: not known), and half as much again is
+// kept free; where it is not known, a guess from its bytes, at most a part of the `left` seconds that the job has.
+double seconds_to_stop(const CheckpointConfig&, std::int64_t bytes, double slowest, double left);
+
+// About what a checkpoint of the model takes.
+std::int64_t bytes_of_checkpoint(const Program&);
+
 class Saves {
   public:
     // Collective over all ranks, as are save and finish. Both must outlive it.
@@ -15,13 +22,14 @@ class Saves {
     bool due(std::int64_t step) const;
     // The step whose checkpoint stands in checkpoint.directory, saved by this run or where it has begun; -1: none.
     std::int64_t newest() const { return newest_; }
-    // Seconds that a stop will take: what the slowest save so far took (at first: what loading took) and half as much again; else a guess from its
-    // bytes, at most a part of the `left` seconds that the job has.
-    double seconds_needed(double left) const;
+    // Seconds that a stop will take, of `left` that the job has.
+    double seconds_needed(double left) const { return seconds_to_stop(s_.config.checkpoint, bytes_, slowest_, left); }
 
     // Saves the state between two steps. Where a save behind training is under way it says that this one is left out, or with `must` waits for it.
     // Throws SharedError{io_failed}.
     void save(const TrainingPoint&, bool must);
+    // Tells of a save behind training that has ended since, or throws its failure likewise.
+    void look();
     // Waits for what is under way. Throws likewise.
     void finish();
 

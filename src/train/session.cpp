@@ -13,7 +13,9 @@
 #include "train/device.hpp"
 #include "train/machine.hpp"
 #include "train/same_data.hpp"
+#include "train/saves.hpp"
 #include "train/settle.hpp"
+#include "train/stop.hpp"
 
 #include <fmt/ranges.h>
 #include <omp.h>
@@ -60,7 +62,9 @@ Session::Session(World& w, const Arguments& arguments) : world(w) {
     describe(arguments);
     take_memory();
     try {
+        describe_engine();
         load_state();
+        check_time(arguments);
         notes.insert(notes.begin(), start.notes.begin(), start.notes.end());
         // Last, so that a run that cannot begin leaves what an earlier one has left.
         on_first_rank(world, [&] { create_directories(); return std::string(); });
@@ -262,7 +266,6 @@ void Session::take_memory() {
     engine.staging = {arena_->data(Tier::device) + bytes[0] - staging, static_cast<std::size_t>(staging)};
     open_file(bytes[2]);
     make_executors(engine);
-    describe_engine();
 }
 
 void Session::open_file(std::int64_t bytes) {
@@ -323,9 +326,20 @@ void Session::load_state() {
     note_loaded(start, load(world, *start.checkpoint, program(), coordinate, *arena_, settings), program(), config);
 }
 
+// A job too short for one step would save what it began with, and be queued again, for ever.
+void Session::check_time(const Arguments& arguments) {
+    on_first_rank(world, [&] {
+        const double left = seconds_left(arguments.begun, config.train.time_limit);
+        const double needed = seconds_to_stop(config.checkpoint, bytes_of_checkpoint(program()), start.load_seconds, left);
+        if (needed > left && start.point.step < config.train.steps) throw no_time(config.train.time_limit, left, needed);
+        return std::string();
+    });
+}
+
 void Session::create_directories() {
     const OutputUse use = output_use(config, start);
     output_lock_ = create_output(config.output.directory, use);
+    checkpoint_directory_ = std::make_unique<CheckpointDirectory>(config, start);
     for (const std::string& said : clear_checkpoints(config, start)) warnings.push_back(said);
     const std::string folder = start.checkpoint ? start.checkpoint->folder.string() : "";
     if (use.goes_on()) record_place = continue_record(record, config.output.directory, start.point.step, folder);

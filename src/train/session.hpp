@@ -12,6 +12,7 @@
 #include "record/run_record.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/state.hpp"
+#include "train/checkpoint_directory.hpp"
 #include "train/resume.hpp"
 
 #include <optional>
@@ -72,10 +73,12 @@ class Session {
     void make_executors(const EngineOptions& engine);
     void describe_engine();                      // of the record, what the engine has taken and given
     void load_state();
+    void check_time(const Arguments&);           // that one step fits into it
     void create_directories();                   // and the record's place in them
 
     Job job_;
-    std::unique_ptr<OutputLock> output_lock_;    // rank 0's
+    std::unique_ptr<OutputLock> output_lock_;                     // rank 0's, as is the next
+    std::unique_ptr<CheckpointDirectory> checkpoint_directory_;
     std::optional<Arena> arena_;
     std::span<std::byte> snapshot_;
     std::optional<Engine> engine_;

@@ -93,6 +93,17 @@ std::optional<double> seconds_of_job() {
     return left > 0 ? std::optional(left) : std::nullopt;  // the end of a job that is over is not this one's
 }
 
+double seconds_left(double begun, double time_limit) {
+    const double of_job = seconds_of_job().value_or(never);
+    return std::min(of_job, time_limit > 0 ? begun + time_limit - now() : never);
+}
+
+Error no_time(double time_limit, double left, double needed) {
+    const std::string limit = time_limit > 0 ? fmt::format("train.time_limit is {} s", time_limit) : "the Slurm job has its time";
+    return {Exit::refused, fmt::format("{}, of which {:.1f} s are left before the first step, and {:.1f} s are needed to stop and save: not one step "
+                                       "fits; allowed: more time", limit, std::max(0.0, left), needed)};
+}
+
 Stop::Stop(const World& world, double begun, double time_limit)
     : ballot_(world), rank_(world.rank()), time_limit_at_(time_limit > 0 ? begun + time_limit : never), slurm_end_at_(never) {
     // Once: from here on the steady clock counts, which nobody sets.

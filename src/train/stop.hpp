@@ -4,6 +4,7 @@
 // ranks pass. A repeat within 5 s is the same signal, for launchers deliver twice; one that comes later ends the process at once, with 128 + signal.
 // What is done at a stop is the trainer's (trainer.hpp).
 #pragma once
+#include "base/error.hpp"
 #include "comm/ballot.hpp"
 
 #include <optional>
@@ -31,6 +32,12 @@ std::string text(const StopReason&, double time_limit);
 
 // The seconds until the job's end that the environment tells (SLURM_JOB_END_TIME, in seconds since 1970); none where it does not.
 std::optional<double> seconds_of_job();
+
+// The seconds that a process has which began at `begun`, on now(): until time_limit (0: none) and the job's end; infinite where nothing ends it.
+double seconds_left(double begun, double time_limit);
+
+// Of a run whose time is over before it has made a step, and which needs so many seconds to stop: to queue it again would do so for ever.
+Error no_time(double time_limit, double left, double needed);
 
 class Stop {
   public:

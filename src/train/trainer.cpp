@@ -79,6 +79,7 @@ Exit Trainer::run() {
     Loader loader(*s_.data.training, s_.sequences(), first_, c.train.steps, c.data.prefetch);
     s_.world.barrier();  // the first step begins on all ranks together
     stop_.ask(needed(1));  // a signal may have come while the run was set up
+    require_time();
     if (const auto end = between_steps(first_)) return *end;
     for (std::int64_t k = first_ + 1; k <= c.train.steps; ++k) {
         if (!step(k, loader)) return Exit::diverged;
@@ -86,6 +87,14 @@ Exit Trainer::run() {
     }
     s_.record.complete = true;
     return Exit::done;
+}
+
+// The time may have gone since the session looked: never stopped, as if it were to be queued again, without a signal or a step.
+void Trainer::require_time() {
+    const auto& why = stop_.reason();
+    if (!why || why->kind == StopReason::Kind::signal || first_ == s_.config.train.steps) return;
+    const double left = stop_.seconds_left();
+    on_first_rank(s_.world, [&]() -> std::string { throw no_time(s_.config.train.time_limit, left, saves_.seconds_needed(left)); });
 }
 
 bool Trainer::step(std::int64_t k, Loader& loader) {
@@ -294,6 +303,7 @@ void Trainer::flush(bool must_write) {
         if (different.empty()) different = different_sequences(s_.grid, p.row.step, hashes);
     }
     pending_.clear();
+    saves_.look();
     on_first_rank(s_.world, [&] {
         if (!different.empty()) throw Error(Exit::io_failed, different);
         if (must_write || writer_.due()) write_record();
@@ -302,6 +312,11 @@ void Trainer::flush(bool must_write) {
 }
 
 void Trainer::close(Exit exit) {
+    try {
+        saves_.finish();  // whatever has ended the run: a save behind training is told of, or why it failed
+    } catch (const SharedError& e) {
+        console_.error(e.what());
+    }
     flush(false);
     const std::int64_t peak = process_peak();
     s_.record.process_peak = s_.world.gather(std::span<const std::int64_t>(&peak, 1));

@@ -26,6 +26,7 @@ class Trainer {
     // A step's row, this rank's times and what it knows of its own, kept until the next log interval gathers them.
     struct Pending { StepRow row; Times times; std::vector<double> moves; std::uint64_t hash; double residual2; };
 
+    void require_time();
     bool step(std::int64_t step, Loader&);  // false: it has diverged, and the policy is to stop
     std::optional<Exit> between_steps(std::int64_t step);  // after it: what may stand before the next one. The run's end, if this is it
     StepResult train_step(std::int64_t step, const StepBatch&, double lr);

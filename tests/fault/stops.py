@@ -1,4 +1,5 @@
 """Stops on purpose: signals to one rank or all, at any moment, and the end of a job's time. Each leaves a checkpoint of the step where it stopped."""
+import datetime
 import functools
 import itertools
 import json
@@ -149,18 +150,39 @@ def a_second_one_later(trainer):
 def time_limit(trainer):
     """78: train.time_limit, and the end of a Slurm job, stop the run in time, with room for the save."""
     complaints = []
-    for name, change in (("train.time_limit", "train.time_limit=12"), ("Slurm job", "train.seed=1")):
-        end = int(time.time()) + 12
+    for name, change in (("train.time_limit", "train.time_limit=15"), ("Slurm job", "train.seed=1")):
+        end = int(time.time()) + 15
         variables = {"SLURM_JOB_END_TIME": str(end)} if name == "Slurm job" else {}
         result = trainer.train(INPUT, 2, ["grid.dp=2", "train.steps=1000000", change, *AFRESH], 90, variables)
-        complaints += check_stop(result.exit_code, result.stderr, result.output, name)
-        if time.time() > end + 4:  # the limit counts from the ranks' begin, and the launcher's own end takes a moment
-            complaints.append(f"{name}: it ended {time.time() - end:.1f} s after its time\n{show(result)}")
-        if not complaints and len(read_record(result.output)["steps/step"]) < 2:
-            complaints.append(f"{name}: it has hardly begun\n{show(result)}")
+        found = check_stop(result.exit_code, result.stderr, result.output, name)
+        begin = datetime.datetime.fromisoformat(read_record(result.output)["attributes"]["start_time"].replace("Z", "+00:00")).timestamp()
+        saved = (result.output / "run.h5").stat().st_mtime  # written last
+        if saved > (end if variables else begin + 15):  # a run's time begins before its record's
+            found.append(f"{name}: it ended {saved - begin:.1f} s after its begin\n{show(result)}")
+        complaints += found
     past = trainer.train(INPUT, 2, ["grid.dp=2", *AFRESH], 60, {"SLURM_JOB_END_TIME": "1000000000"})
     return complaints + ([] if past.exit_code == DONE else [f"the end of a job that is over has stopped this one\n{show(past)}"])
 
 
+def no_time_for_a_step(trainer):
+    """78: a job too short for one step is refused with both numbers, whatever it begins with, for it would be queued again for ever."""
+    words = ["train.time_limit is 1.5 s, of which ", " s are left before the first step, and ", " s are needed to stop and save: not one step fits"]
+    complaints, endless = [], ["grid.dp=2", "train.steps=1000000", "train.time_limit=1.5"]
+    afresh = trainer.train(INPUT, 2, endless)
+    if afresh.output.exists():
+        complaints.append(f"refused, yet there is {list(afresh.output.iterdir())}")
+    first = trainer.train(INPUT, 2, ["grid.dp=2", "train.steps=2", "checkpoint.interval=2"])
+    if first.exit_code != DONE:
+        return [show(first)]
+    record = (first.output / "run.h5").read_bytes()
+    for result in (afresh, trainer.train(INPUT, 2, endless)):
+        said = ours(result.stderr)
+        if result.exit_code != 2 or len(said) != 1 or any(word not in said[0] for word in words):
+            complaints.append(f"exit 2 and one line that says {words} were due\n{show(result)}")
+    if (first.output / "run.h5").read_bytes() != record or checkpoints(first.output) != ([2], []):
+        complaints.append(f"what was there is changed: {checkpoints(first.output)}")
+    return complaints
+
+
 CHECKS = [(f"78 {check.__name__}", check)
-          for check in (one_rank_or_all, goes_on, at_start_up, in_an_evaluation, in_a_save, a_second_one_later, time_limit)]
+          for check in (one_rank_or_all, goes_on, at_start_up, in_an_evaluation, in_a_save, a_second_one_later, time_limit, no_time_for_a_step)]

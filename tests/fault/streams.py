@@ -41,6 +41,19 @@ def stderr_that_takes_nothing(trainer):
     return complaints
 
 
+def readers_that_go_away(trainer):
+    """A log that goes into a pipe whose reader has gone: a run comes to its end all the same."""
+    complaints = []
+    for ranks in (1, 2):
+        shutil.rmtree(trainer.folder / "run-output", ignore_errors=True)
+        mute = under(trainer, "exec 3> >(:); wait $!", ">&3 2>&3")
+        result = mute.train(INPUT, ranks, ["data.valid=[counting.txt]"])  # a warning is lost too
+        complaints += expect(result, DONE, f"{ranks} ranks")
+        if result.exit_code == DONE and not read_record(result.output)["attributes"]["complete"]:
+            complaints.append(f"{ranks} ranks: the record is not closed")
+    return complaints
+
+
 def a_failure_that_cannot_be_told(trainer):
     """A rank that fails alone in the first step, and cannot say why: the job ends with its exit code all the same."""
     (trainer.folder / "place").mkdir()
@@ -90,6 +103,6 @@ def inputs_that_cannot_be_read(trainer):
     return complaints
 
 
-CHECKS = [("stderr that takes nothing", stderr_that_takes_nothing), ("a failure that cannot be told", a_failure_that_cannot_be_told),
-          ("results that are lost", results_that_are_lost), ("files that may not grow", files_that_may_not_grow),
-          ("inputs that cannot be read", inputs_that_cannot_be_read)]
+CHECKS = [("stderr that takes nothing", stderr_that_takes_nothing), ("readers that go away", readers_that_go_away),
+          ("a failure that cannot be told", a_failure_that_cannot_be_told), ("results that are lost", results_that_are_lost),
+          ("files that may not grow", files_that_may_not_grow), ("inputs that cannot be read", inputs_that_cannot_be_read)]

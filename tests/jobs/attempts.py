@@ -175,9 +175,10 @@ def job_scripts(trainer):
             (folder / "tools" / tool).chmod(0o755)
         variables = trainer.environment | {"PATH": f"{folder / 'tools'}:{os.environ['PATH']}", "SLURM_JOB_ID": "4711", "SLURM_NTASKS": "1"}
         variables.pop("MPIRUN", None)
-        for change, code, requeued in (("train.time_limit=1e-3", 75, "requeue 4711\n"), ("train.steps=2", 0, ""), ("train.steps=0", 2, "")):
+        for change, code, requeued in (("train.time_limit=8 train.steps=1000000", 75, "requeue 4711\n"), ("train.time_limit=1e-3", 2, ""),
+                                       ("train.steps=2 output.overwrite=true checkpoint.resume=none", 0, ""), ("train.steps=0", 2, "")):
             (folder / "scontrol.log").unlink(missing_ok=True)
-            done = subprocess.run([JOBSCRIPTS / name, "run.yaml", change, "output.directory=out"], env=variables, cwd=folder, capture_output=True,
+            done = subprocess.run([JOBSCRIPTS / name, "run.yaml", *change.split(), "output.directory=out"], env=variables, cwd=folder, capture_output=True,
                                   text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
             asked = (folder / "scontrol.log").read_text() if (folder / "scontrol.log").exists() else ""
             if done.returncode != code or asked != requeued or "--kill-on-bad-exit=1" not in (folder / "srun.log").read_text():

@@ -2,6 +2,7 @@
 
 A check saves in one run, goes on from one of its checkpoints in another, and compares the two records. Reads cases.py for models and splits.
 """
+import copy
 import functools
 import json
 import math
@@ -249,11 +250,26 @@ def empty_slices(lab):
     return complaints, f"5 writers, read by 'dp3 zero3'; relative difference {worst:.1e} at the next step"
 
 
+def signalled_before(lab):
+    """A script that runs the trainer with SIGUSR1 waiting for it: a stop before the first step."""
+    script = lab.folder / "signalled.py"
+    script.write_text(f"""#!{sys.executable}
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+os.kill(os.getpid(), signal.SIGUSR1)
+os.execv({str(lab.trainer.binary)!r}, [{str(lab.trainer.binary)!r}, *sys.argv[1:]])
+""")
+    script.chmod(0o755)
+    return script
+
+
 def first_step_of_all_grids(lab):
     """5: a run that is stopped before its first step saves step 0: the same parameters, by their checksums, on every grid."""
     sums = {}
+    signalled = copy.copy(lab)
+    signalled.trainer = Trainer(signalled_before(lab), lab.trainer.environment.get("MPIRUN"), lab.folder)
     for split in ("", "dp2 zero3", "tp2 pp2", "sp2", "dp2 offload.parameters=cpu"):
-        result = lab.train("llama", split, "zero", "train.time_limit=1e-3 output.overwrite=true checkpoint.resume=none")
+        result = signalled.train("llama", split, "zero", "output.overwrite=true checkpoint.resume=none")
         if result.exit_code != 75:
             return [f"{split}: exit 75 was due\n{show(result)}"], ""
         inspected = lab.trainer.run(["inspect", lab.step("zero", 0)])

@@ -128,3 +128,26 @@ TEST_CASE("a damaged record, a file in the way, a path below a file") {
     CHECK(has(refusal(directory.path() / "run.h5", run_of("")), "not a directory"));
     CHECK(has(refusal(directory.path() / "run.h5" / "below", run_of("")), "not a directory"));
 }
+
+TEST_CASE("a first record that is damaged is kept under the start of the newest, which can be read") {
+    const TemporaryDirectory directory;
+    const RunRecord record = sample_record();
+    RecordWriter(directory.path(), "run-2.h5").write(record);
+    touch(directory.path() / "run.h5");
+    const std::string said = check_output(directory.path(), run_of(record.config_yaml));
+    CHECK(has(said, "starting afresh; that record is kept as run-20"));
+    create_output(directory.path(), run_of(record.config_yaml));
+    CHECK(fs::exists(directory.path() / "run.h5"));
+    CHECK(!fs::exists(directory.path() / "run-2.h5"));
+}
+
+TEST_CASE("what a run leaves that was killed before its record stood is nothing") {
+    const TemporaryDirectory directory;
+    fs::create_directory(directory.path() / "checkpoints");
+    touch(directory.path() / "run.h5.partial-host-12-0");
+    CHECK(check_output(directory.path(), run_of("")).empty());
+    create_output(directory.path(), run_of(""));
+    CHECK(!fs::exists(directory.path() / "run.h5.partial-host-12-0"));
+    touch(directory.path() / "checkpoints" / "thesis.tex");
+    CHECK(has(refusal(directory.path(), run_of("")), "is not empty"));
+}
