@@ -62,11 +62,12 @@ void* set_memory(Places& places, const std::vector<MemoryRun>& runs) {
     return const_cast<void*>(lowest);  // MPI's one type for what it reads and what it writes
 }
 
-int open_file(MPI_Comm comm, const std::filesystem::path& path, PlainFile::Open how, const Hints& hints, MPI_File* file) {
+int open_file(const Collectives& ranks, const std::filesystem::path& path, PlainFile::Open how, const Hints& hints, MPI_File* file) {
+    const auto told = ranks.waits();
     MPI_Info info = MPI_INFO_NULL;
     mpi_check(MPI_Info_create(&info));
     for (const auto& [key, value] : hints) MPI_Info_set(info, key.c_str(), value.c_str());  // one that MPI does not take is no hint
-    const int rc = MPI_File_open(comm, path.c_str(), how == PlainFile::Open::read ? MPI_MODE_RDONLY : MPI_MODE_RDWR, info, file);
+    const int rc = MPI_File_open(ranks.comm(), path.c_str(), how == PlainFile::Open::read ? MPI_MODE_RDONLY : MPI_MODE_RDWR, info, file);
     MPI_Info_free(&info);
     return rc;
 }
@@ -77,10 +78,11 @@ int write_all(MPI_File file, MPI_Offset at, void* from, int count, MPI_Datatype 
 
 }  // namespace
 
-CollectiveFile::CollectiveFile(const Collectives& ranks, const std::filesystem::path& path, PlainFile::Open how, const Hints& hints) : path_(path) {
+CollectiveFile::CollectiveFile(const Collectives& ranks, const std::filesystem::path& path, PlainFile::Open how, const Hints& hints)
+    : ranks_(ranks), path_(path) {
     // First by the system's own call, which has a reason to give, and waits for nobody.
     together(ranks, [&] { plain_.emplace(path, how); });
-    const int rc = open_file(ranks.comm(), path, how, hints, &file_);
+    const int rc = open_file(ranks, path, how, hints, &file_);
     const bool mine = rc == MPI_SUCCESS;
     try {
         together(ranks, [&] { check(rc, "open"); });
@@ -101,6 +103,7 @@ void CollectiveFile::write(const std::vector<FileRun>& runs, const std::vector<M
 void CollectiveFile::read(const std::vector<FileRun>& runs, const std::vector<MemoryRun>& memory) { move(runs, memory, MPI_File_read_at, "read"); }
 
 void CollectiveFile::move(const std::vector<FileRun>& runs, const std::vector<MemoryRun>& memory, Call call, const char* doing) {
+    const auto told = ranks_.waits();
     FirstFailure failure;
     Places in_file, in_memory, nothing;
     void* base = nullptr;
@@ -119,7 +122,10 @@ void CollectiveFile::move(const std::vector<FileRun>& runs, const std::vector<Me
     failure.rethrow();
 }
 
-void CollectiveFile::close() { check(MPI_File_close(&file_), "close"); }
+void CollectiveFile::close() {
+    const auto told = ranks_.waits();
+    check(MPI_File_close(&file_), "close");
+}
 
 void CollectiveFile::fail(const char* doing, int reason) const {
     std::array<char, MPI_MAX_ERROR_STRING> text{};

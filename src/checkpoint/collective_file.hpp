@@ -49,6 +49,7 @@ class CollectiveFile {
         if (reason != MPI_SUCCESS) fail(doing, reason);
     }
 
+    const Collectives& ranks_;
     const std::filesystem::path path_;
     std::optional<PlainFile> plain_;
     MPI_File file_ = MPI_FILE_NULL;

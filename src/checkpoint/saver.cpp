@@ -198,8 +198,11 @@ bool Saver::save(const TrainingPoint& point) {
 void Saver::finish() {
     State& s = *state_;
     // Waits here for what this rank does, and is seen to get on only as far as that does: the watchdog looks on.
-    for (std::int64_t seen = s.beats; !s.idle; std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
-        if (const std::int64_t now = s.beats; std::exchange(seen, now) != now) s.ranks.beat();
+    {
+        const auto told = s.ranks.waits();
+        for (std::int64_t seen = s.beats; !s.idle; std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
+            if (const std::int64_t now = s.beats; std::exchange(seen, now) != now) s.ranks.beat();
+        }
     }
     s.ranks.barrier();
     s.join();

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,6 +50,8 @@ class Collectives {
     // The same for texts of any lengths, rank by rank, in messages of up to `piece` bytes.
     std::vector<std::string> gather(const std::string& text, std::int64_t piece = std::int64_t{1} << 30) const;
 
+    // As long as the answer lives, this rank waits in what all ranks do and these calls do not: MPI-IO, a thread's work. Tells of it as of them.
+    [[nodiscard]] std::shared_ptr<const void> waits() const;
     // Tells that something has got on.
     void beat() const;
 

@@ -10,6 +10,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from trainer import Trainer, check_ledgers, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
 
+import behind  # noqa: E402
 import copies  # noqa: E402
 import disk  # noqa: E402
 import hang  # noqa: E402
@@ -171,7 +172,7 @@ PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("
             "limits": limits.CHECKS,
             "kill": [("a killed rank", check_killed_rank), ("killed in the first interval", check_killed_in_first_interval)],
             "hang": hang.CHECKS, "singletons": hang.SINGLETONS,
-            "stops": stops.CHECKS, "saving": saving.CHECKS, "killed": saving.KILL_CHECKS,
+            "stops": stops.CHECKS, "saving": saving.CHECKS, "behind": behind.CHECKS, "killed": saving.KILL_CHECKS,
             "midrun": midrun.CHECKS, "disk": disk.CHECKS, "launcher": launcher.CHECKS, "user": user.CHECKS,
             "copies": copies.CHECKS, "streams": streams.CHECKS,
             "storage": [("70 storage paths", storage.check_paths), ("70 71 storage rows", storage.check_rows),

@@ -11,10 +11,12 @@ import time
 
 from trainer import Trainer, numpy, read_record, show
 
-from cases import DONE, INPUT, IO_FAILED
+from behind import BEHIND
+from cases import DONE, INPUT, IO_FAILED, REFUSED, STOPPED
 from midrun import ours
-from processes import ranks_of
+from processes import Running, ranks_of
 from stops import checkpoints
+from streams import under
 
 KILLS = int(os.environ.get("QUADRILLE_KILLS", "4"))
 STEPS = 40
@@ -33,7 +35,8 @@ def killed_at_random(trainer):
     losses = read_record(straight.output)["steps/loss"]
     output, complaints, kills, newest, begun = trainer.folder / "killed", [], 0, 0, 0
     while not complaints:
-        process = trainer.start(["train", "run.yaml", f"output.directory={output}", *SAVES], 2)
+        behind = f"checkpoint.asynchronous={chance.choice(['true', 'false'])}"
+        process = trainer.start(["train", "run.yaml", f"output.directory={output}", behind, *SAVES], 2)
         if kills < KILLS:
             time.sleep(chance.uniform(0.2, 3))  # the moment is what is tested, start-up among them
             ranks = ranks_of(trainer, output)
@@ -61,7 +64,26 @@ def killed_at_random(trainer):
     return complaints
 
 
-def ends_with_io_failed(trainer, prepare, *words):
+def opened_by_some(trainer):
+    """A checkpoint's file that one rank cannot open though others have: the job ends at once, in a save and at the start, for MPI's end would not."""
+    library = os.environ.get("QUADRILLE_FAILING_MPI", "")
+    if not library:
+        return "skipped: not with sanitizers, whose library must come first"
+    saves, complaints = ["grid.dp=2", "checkpoint.interval=2", "comm.watchdog=0"], []
+    for how in ("write", "read"):
+        failing = under(trainer, f"export LD_PRELOAD={library} FAILING_OPEN={how} FAILING_RANK=1")
+        for behind in (BEHIND, "checkpoint.asynchronous=false"):
+            result = failing.train(INPUT, 2, [*saves, behind, "train.steps=4"], 30)
+            said = ours(result.stderr)
+            if result.exit_code != IO_FAILED or len(said) != 1 or "MPI-IO cannot open" not in said[0]:
+                complaints.append(f"{how}, {behind}: exit {IO_FAILED} and one line were due\n{show(result)}")
+        first = trainer.train(INPUT, 2, [*saves, "train.steps=2"])
+        if first.exit_code != DONE or checkpoints(first.output) != ([2], []):
+            return [*complaints, f"{checkpoints(first.output)}\n{show(first)}"]
+    return complaints
+
+
+def ends_with_io_failed(trainer, prepare, *words, changes=()):
     """Complaints unless a run that has saved, and then cannot, ends with exit 5 and one line, the former checkpoint whole and nothing left behind.
 
     `prepare(folder)` breaks checkpoint.directory and returns what mends it.
@@ -73,7 +95,7 @@ def ends_with_io_failed(trainer, prepare, *words):
         return [show(first)]
     mend = prepare(saved)
     try:
-        result = trainer.train(INPUT, 2, ["grid.dp=2", "train.steps=6", "checkpoint.interval=2", f"checkpoint.directory={saved}"])
+        result = trainer.train(INPUT, 2, ["grid.dp=2", "train.steps=6", "checkpoint.interval=2", f"checkpoint.directory={saved}", *changes])
     finally:
         mend()
     complaints = []
@@ -96,12 +118,17 @@ def full_disk(trainer):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=14m", "tmpfs", place], capture_output=True, check=False).returncode:
         return "skipped: no file system may be mounted here"
     try:
-        return on_small_disk(trainer, place)
+        complaints = on_small_disk(trainer, place)
+        return complaints + on_small_disk(trainer, place, BEHIND)
     finally:
         subprocess.run(["umount", "-l", place], check=True)
 
 
-def on_small_disk(trainer, place):
+def on_small_disk(trainer, place, *changes):
+    for old in (trainer.folder / "saved", trainer.folder / "run-output"):
+        old.unlink() if old.is_symlink() else shutil.rmtree(old, ignore_errors=True)
+    for old in place.iterdir():
+        shutil.rmtree(old)
     (trainer.folder / "saved").symlink_to(place)
 
     def fill(folder):
@@ -110,7 +137,7 @@ def on_small_disk(trainer, place):
         filler.write_bytes(bytes(max(0, room - 300_000)))
         return filler.unlink
 
-    return ends_with_io_failed(trainer, fill, "saved", "No space left on device")
+    return ends_with_io_failed(trainer, fill, "saved", "No space left on device", changes=changes)
 
 
 def read_only(trainer):
@@ -173,6 +200,25 @@ def seen_by_one_rank(trainer):
     return complaints
 
 
+def one_directory_of_two_runs(trainer):
+    """47: a second run, with an output directory of its own, into the checkpoint.directory of one that lives: refused, and nothing is touched."""
+    saved = trainer.folder / "saved"
+    run = Running(trainer, 1, ["checkpoint.interval=5", f"checkpoint.directory={saved}"])
+    source, other = trainer.folder / "run.yaml", trainer.folder / "other"
+    second = trainer.run(["train", source, f"output.directory={other}", f"checkpoint.directory={saved}", "checkpoint.resume=none",
+                          "output.overwrite=true", "train.steps=2"])
+    os.kill(run.ranks[0], signal.SIGTERM)
+    code, stderr, complaints = run.end(60)
+    said = ours(second.stderr)
+    if second.exit_code != REFUSED or len(said) != 1 or "checkpoint.directory" not in said[0] or "in use" not in said[0]:
+        complaints.append(f"exit {REFUSED} and one line were due\n{show(second)}")
+    last = int(read_record(run.output)["steps/step"][-1])
+    if code != STOPPED or not (saved / f"step-{last:08}").exists() or list(saved.glob("former-*")):
+        complaints.append(f"the first run: exit {code}, {sorted(saved.iterdir())}\n{stderr}")
+    return complaints
+
+
 KILL_CHECKS = [("kill -9 at random", killed_at_random)]
-CHECKS = [("full disk", full_disk), ("read-only directory", read_only), ("vanished directory", vanished),
+CHECKS = [("a file that some ranks can open", opened_by_some), ("47 one checkpoint.directory of two runs", one_directory_of_two_runs),
+          ("full disk", full_disk), ("read-only directory", read_only), ("vanished directory", vanished),
           ("47 a checkpoint that one rank sees", seen_by_one_rank)]
