@@ -77,6 +77,7 @@ needs=(
     "has_header oneapi/dnnl/dnnl.hpp:oneDNN:libdnnl-dev:onednn+cpu_openmp:onednn"
     "has_header fmt/core.h:fmt:libfmt-dev:fmt:fmt"
     "has_header xxhash.h:xxHash:libxxhash-dev:xxhash:xxhash"
+    "has_header nlohmann/json.hpp:JSON for Modern C++:nlohmann-json3-dev:nlohmann-json:nlohmann-json"
 )
 wishes=(
     "has_header liburing.h:liburing (without it threads read and write the NVMe tier):liburing-dev:liburing:liburing"

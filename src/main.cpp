@@ -36,6 +36,8 @@ int run(int argc, char** argv) {
     if (command == "plan") return plan_command(rest);
     if (command == "bench") return bench_command(argc, argv, rest);
     if (command == "inspect") return inspect_command(rest);
+    if (command == "export") return export_command(rest);
+    if (command == "import") return import_command(rest);
     if (command == "--help" || command == "-h" || command == "help") {
         fmt::print("{}", usage());
         return 0;
@@ -44,7 +46,6 @@ int run(int argc, char** argv) {
         fmt::print("quadrille {} ({})\n", version(), git_commit());
         return 0;
     }
-    if (command == "export" || command == "import") throw Error(Exit::refused, command + ": not in this build");
     throw Error(Exit::refused, (command.empty() ? "which command?" : "'" + command + "' is no command") + std::string("\n\n") + usage());
 }
 

@@ -138,11 +138,13 @@ void make_directories(const fs::path& directory) {
     if (::access(parent.c_str(), R_OK) == 0) sync_folder(parent);  // one that may not be read is written to all the same
 }
 
-PartialFolder::PartialFolder(const fs::path& directory, std::int64_t step) : directory_(directory), step_(directory / step_name(step)) {
-    make_directories(directory);
+PartialFolder::PartialFolder(const fs::path& directory, std::int64_t step) : PartialFolder(directory / step_name(step)) {}
+
+PartialFolder::PartialFolder(const fs::path& folder) : directory_(folder.parent_path()), final_(folder) {
+    make_directories(directory_);
     std::error_code reason;
     fs::path path;
-    for (int number = 0; path.empty() || (!reason && !fs::create_directory(path, reason)); ++number) path = temporary_name(step_, number);
+    for (int number = 0; path.empty() || (!reason && !fs::create_directory(path, reason)); ++number) path = temporary_name(final_, number);
     if (reason) fail(path, "make it", reason);
     path_ = path;
     bool locks = false;
@@ -158,15 +160,15 @@ PartialFolder::~PartialFolder() {
 void PartialFolder::keep() {
     std::error_code reason;
     sync_folder(path_);
-    const bool there = fs::exists(step_, reason);
-    if (there && exchanged(path_, step_)) {
+    const bool there = fs::exists(final_, reason);
+    if (there && exchanged(path_, final_)) {
         sync_folder(directory_);
         fs::remove_all(path_, reason);  // now the former one
         path_.clear();
         return;
     }
-    const fs::path former = there ? set_aside(step_) : fs::path();
-    fs::rename(path_, step_, reason);
+    const fs::path former = there ? set_aside(final_) : fs::path();
+    fs::rename(path_, final_, reason);
     if (reason) fail(path_, "rename", reason);
     path_.clear();
     sync_folder(directory_);

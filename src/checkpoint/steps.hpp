@@ -19,16 +19,18 @@ class PartialFolder {
   public:
     // Makes `directory` too where it is missing. Throws Error{io_failed}.
     PartialFolder(const std::filesystem::path& directory, std::int64_t step);
+    // The same for a folder of another name, which has a parent.
+    explicit PartialFolder(const std::filesystem::path& folder);
     ~PartialFolder();
     PartialFolder(const PartialFolder&) = delete;
     PartialFolder& operator=(const PartialFolder&) = delete;
 
     const std::filesystem::path& path() const { return path_; }
-    // Gives it the step's name, in exchange for a folder that has it, and syncs the directory. Throws Error{io_failed}.
+    // Gives it its name, in exchange for a folder that has it, and syncs the directory. Throws Error{io_failed}.
     void keep();
 
   private:
-    std::filesystem::path directory_, path_, step_;
+    std::filesystem::path directory_, path_, final_;
     int lock_ = -1;
 };
 

@@ -70,6 +70,24 @@ Origin origin_of(const std::string& path) {
     return {file.parent_path(), file.stem().string()};
 }
 
+// Of nothing, where the text could not be read.
+Config load_from(const std::optional<std::string>& text, Problems& problems, const Origin& origin, const std::vector<std::string>& overrides,
+                 const Job& job, std::vector<std::string>* warnings) {
+    Settings settings;
+    NodePtr document;
+    if (text) document = read_yaml(*text, 0, problems);
+    const bool readable = document != nullptr && document->kind == Node::Kind::map;
+    if (document != nullptr) settings.collect(*document, problems);
+    for (std::size_t i = 0; i < overrides.size(); ++i) settings.collect_override(overrides[i], static_cast<int>(i) + 1, problems);
+    if (!readable) problems.throw_if_any();  // nothing follows from a file that says nothing
+    std::vector<std::string> remarks;
+    const Config config = resolve(settings, origin, job, problems, remarks);
+    check(config, settings, problems);
+    problems.throw_if_any();
+    if (warnings != nullptr) warnings->insert(warnings->end(), remarks.begin(), remarks.end());
+    return config;
+}
+
 }  // namespace
 
 }  // namespace quadrille::input
@@ -89,19 +107,14 @@ std::vector<std::string> merged_overrides(const std::vector<std::string>& given,
 Config load_config(const std::string& path, const std::vector<std::string>& overrides, const Job& job,
                    std::vector<std::string>* warnings) {
     Problems problems(path == "-" ? "<stdin>" : path, overrides);
-    Settings settings;
-    NodePtr document;
-    if (const auto text = read_input(path, problems)) document = read_yaml(*text, 0, problems);
-    const bool readable = document != nullptr && document->kind == Node::Kind::map;
-    if (document != nullptr) settings.collect(*document, problems);
-    for (std::size_t i = 0; i < overrides.size(); ++i) settings.collect_override(overrides[i], static_cast<int>(i) + 1, problems);
-    if (!readable) problems.throw_if_any();  // nothing follows from a file that says nothing
-    std::vector<std::string> remarks;
-    const Config config = resolve(settings, origin_of(path), job, problems, remarks);
-    check(config, settings, problems);
-    problems.throw_if_any();
-    if (warnings != nullptr) warnings->insert(warnings->end(), remarks.begin(), remarks.end());
-    return config;
+    const std::optional<std::string> text = read_input(path, problems);
+    return load_from(text, problems, origin_of(path), overrides, job, warnings);
+}
+
+Config load_config_text(const std::string& text, const std::string& name, const std::vector<std::string>& overrides, const Job& job,
+                        std::vector<std::string>* warnings) {
+    Problems problems(name, overrides);
+    return load_from(text, problems, {fs::current_path(), fs::path(name).stem().string()}, overrides, job, warnings);
 }
 
 }  // namespace quadrille

@@ -26,6 +26,10 @@ struct Job {
 Config load_config(const std::string& path, const std::vector<std::string>& overrides, const Job& job,
                    std::vector<std::string>* warnings = nullptr);
 
+// The same of a text instead of a file: `name` is what messages call it, and relative paths are looked for in the working directory.
+Config load_config_text(const std::string& text, const std::string& name, const std::vector<std::string>& overrides, const Job& job,
+                        std::vector<std::string>* warnings = nullptr);
+
 // The overrides given, less those that the new ones replace.
 std::vector<std::string> merged_overrides(const std::vector<std::string>& given, const std::vector<std::string>& more);
 

@@ -11,6 +11,8 @@ int train_command(int argc, char** argv, const Words&);
 int plan_command(const Words&);
 int bench_command(int argc, char** argv, const Words&);
 int inspect_command(const Words&);
+int export_command(const Words&);
+int import_command(const Words&);
 
 std::string usage();                               // of the program
 std::string usage(const std::string& command);     // of one subcommand: its form, and what it does. Empty for no subcommand

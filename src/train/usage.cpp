@@ -11,7 +11,7 @@ struct Subcommand {
     const char *name, *form, *what;
 };
 
-constexpr std::array<Subcommand, 4> subcommands = {{
+constexpr std::array<Subcommand, 6> subcommands = {{
     {"train", "mpirun -n N quadrille train FILE.yaml [section.key=value ...]",
      "Trains the model of the input file on N ranks (jobscripts/launch.sh N starts them with srun or mpirun); one rank needs no launcher. FILE\n"
      "may be -, standard input. An override obeys every rule of the file. Every key with its default: inputs/reference.yaml. The run leaves its\n"
@@ -34,6 +34,15 @@ constexpr std::array<Subcommand, 4> subcommands = {{
     {"inspect", "quadrille inspect PATH",
      "Sums up a run record (run.h5, or the directory that holds one), a trace (trace.h5) or a checkpoint (a step's folder, or the directory of\n"
      "steps: its newest), having checked every checksum.\n"},
+    {"export", "quadrille export CHECKPOINT FOLDER [--dtype fp32|bf16|fp16] [--shard BYTES]",
+     "Writes a checkpoint's parameters (a step's folder, or the directory of steps: its newest) to a new folder as Hugging Face's libraries read\n"
+     "them: config.json and safetensors, as GPT-2 or Llama. In one process, whatever grid has written the checkpoint.\n\n"
+     "  --dtype TYPE   of the values (fp32, which is exact)\n"
+     "  --shard BYTES  of one file at most; more files have an index (5000000000)\n"},
+    {"import", "quadrille import FOLDER DIRECTORY [model.key=value ...]",
+     "Writes a model of Hugging Face's libraries (config.json and safetensors, gpt2 or llama) to DIRECTORY as a checkpoint of step 0, which any\n"
+     "grid begins with by checkpoint.resume, and prints the section `model` of an input file for it. Overrides change what config.json says, such\n"
+     "as model.hidden_dropout and, with rotary positions, model.seq_length.\n"},
 }};
 
 const Subcommand* find(const std::string& name) {

@@ -40,7 +40,7 @@ def expect(result, exit_code, *words):
         f"exit {exit_code} was due, came {result.returncode}; not said: {missing}\n{result.stdout}{result.stderr}"]
 
 
-NEEDED = ("C++20 compiler", "CMake", "Ninja", "MPI", "HDF5", "yaml-cpp", "oneDNN", "fmt", "xxHash")
+NEEDED = ("C++20 compiler", "CMake", "Ninja", "MPI", "HDF5", "yaml-cpp", "oneDNN", "fmt", "xxHash", "JSON for Modern C++")
 HINTS = ("setup.sh: missing here:", "sudo apt-get install ", "spack install ", "module load ", "CMAKE_PREFIX_PATH")
 
 

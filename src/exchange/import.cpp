@@ -1,0 +1,169 @@
+#include "base/error.hpp"
+#include "checkpoint/checksums.hpp"
+#include "checkpoint/steps.hpp"
+#include "checkpoint/stored_file.hpp"
+#include "config/load.hpp"
+#include "exchange/exchange.hpp"
+#include "exchange/model_json.hpp"
+#include "exchange/tensor_folder.hpp"
+
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <set>
+
+namespace quadrille {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t strip = std::int64_t{1} << 20;  // elements read at once, but at least a row
+
+// What an input file would say of the model.
+std::string input_of(const ModelConfig& m) {
+    const auto norm = m.normalization == Normalization::layernorm ? "layernorm" : "rmsnorm";
+    const auto position = m.position_embedding == PositionEmbedding::learned ? "learned" : "rope";
+    std::string text = "model:\n";
+    const auto say = [&](const char* key, const auto& value) { text += fmt::format("  {}: {}\n", key, value); };
+    say("num_layers", m.num_layers);
+    say("hidden_size", m.hidden_size);
+    say("num_attention_heads", m.num_attention_heads);
+    say("num_key_value_heads", m.num_key_value_heads);
+    say("head_dim", m.head_dim);
+    say("ffn_hidden_size", m.ffn_hidden_size);
+    say("vocab_size", m.vocab_size);
+    say("seq_length", m.seq_length);
+    say("normalization", norm);
+    say("norm_eps", m.norm_eps);
+    say("activation", m.activation == Activation::gelu ? "gelu" : "swiglu");
+    say("position_embedding", position);
+    if (m.position_embedding == PositionEmbedding::rope) say("rotary_base", m.rotary_base);
+    say("bias", m.bias);
+    say("tie_word_embeddings", m.tie_word_embeddings);
+    say("hidden_dropout", m.hidden_dropout);
+    say("attention_dropout", m.attention_dropout);
+    say("init_std", m.init_std);
+    return text;
+}
+
+// A tensor of the layout and where it is.
+struct Source {
+    TheirTensor tensor;
+    TensorFolder::Place place;
+};
+
+// Finds each tensor of the layout, by its name or without its prefix, and throws unless shapes agree and nothing is left over.
+std::vector<Source> sources_of(const TensorFolder& folder, const fs::path& name, Family family, const ModelConfig& m,
+                               std::vector<std::string>& left) {
+    std::vector<Source> sources;
+    std::set<std::string, std::less<>> taken;
+    std::string problems;
+    const auto problem = [&](const std::string& what) { problems += fmt::format("{}{}: {}", problems.empty() ? "" : "\n", name.string(), what); };
+    for (TheirTensor& t : layout_of(family, m)) {
+        auto at = folder.places().find(t.name);
+        if (at == folder.places().end()) at = folder.places().find(std::string(bare_name(family, t.name)));
+        if (at == folder.places().end()) {
+            problem(fmt::format("has no tensor {}, which a model of its config.json has", t.name));
+            continue;
+        }
+        const std::vector<std::int64_t>& shape = at->second.tensor->shape;
+        if (shape != t.shape)
+            problem(fmt::format("{} is [{}], and by config.json and the overrides it is [{}]", at->first, fmt::join(shape, ", "),
+                                fmt::join(t.shape, ", ")));
+        dtype_of(*at->second.tensor, at->second.file->path());
+        taken.insert(at->first);
+        sources.push_back({std::move(t), at->second});
+    }
+    for (const auto& [tensor, place] : folder.places()) {
+        if (taken.contains(tensor)) continue;
+        if (may_be_left(family, m, tensor)) left.push_back(tensor);
+        else problem(fmt::format("has a tensor {}, which a model of its config.json is without", tensor));
+    }
+    if (!problems.empty()) throw Error(Exit::refused, problems);
+    return sources;
+}
+
+// One of our parameters.
+std::vector<float> part_of(const Source& s, const OurPart& p) {
+    std::vector<float> part(static_cast<std::size_t>(p.out * p.in)), rows;
+    if (!s.tensor.transposed) {
+        s.place.file->read(*s.place.tensor, p.before * p.in, part);
+        return part;
+    }
+    const std::int64_t outs = s.tensor.outs(), many = std::max<std::int64_t>(1, strip / outs);
+    for (std::int64_t row = 0; row < p.in; row += many) {
+        rows.resize(static_cast<std::size_t>(std::min(many, p.in - row) * outs));
+        s.place.file->read(*s.place.tensor, row * outs, rows);
+        take_columns(s.tensor, p, row, rows, part);
+    }
+    return part;
+}
+
+// Writes every parameter to its place in the file, and reads it back for its checksum.
+void fill(const fs::path& name, const std::vector<Source>& sources, std::vector<StoredTensor>& stored) {
+    PlainFile file(name, PlainFile::Open::write);
+    std::vector<std::uint64_t> written;
+    std::size_t next = 0;
+    for (const Source& s : sources)
+        for (const OurPart& p : s.tensor.parts) {
+            const std::vector<float> values = part_of(s, p);
+            file.write(stored[next++].offset, std::as_bytes(std::span(values)));
+            written.push_back(XXH3_64bits(values.data(), values.size() * sizeof(float)));
+        }
+    file.sync();
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+        stored[i].checksum = sums_of(file, stored[i], [] {}).checksum;
+        if (stored[i].checksum != written[i])
+            throw Error(Exit::io_failed, fmt::format("{}: {} reads back as something else than was written", name.string(), stored[i].path));
+    }
+}
+
+}  // namespace
+
+Imported import_model(const fs::path& folder, const fs::path& directory, const std::vector<std::string>& overrides) {
+    std::error_code unreadable;
+    if (!fs::is_directory(folder, unreadable)) throw Error(Exit::refused, fmt::format("import: {} is no folder", folder.string()));
+    if (!fs::exists(folder / "config.json", unreadable))
+        throw Error(Exit::refused, fmt::format("import: {} holds no config.json", folder.string()));
+    if (const auto steps = steps_in(directory); !steps.empty())
+        throw Error(Exit::refused, fmt::format("import: {} holds a checkpoint, {}, allowed: a directory without", directory.string(),
+                                               steps[0].filename().string()));
+    const TheirModel theirs = read_model_json(folder / "config.json");
+    Imported out;
+    out.config = load_config_text(input_of(theirs.model), (folder / "config.json").string(), overrides, {});
+    if (out.config.lora.on())
+        throw Error(Exit::refused, "import: model.lora.rank is given, allowed: a model without adapters; a run that resumes from it may have them");
+    const TensorFolder tensors(folder);
+    const std::vector<Source> sources = sources_of(tensors, folder, theirs.family, out.config.model, out.left);
+    std::vector<StoredTensor> stored;
+    for (const Source& s : sources)
+        for (const OurPart& p : s.tensor.parts) {
+            stored.push_back({"/parameters/" + p.name, p.shape});
+            out.parameters += p.out * p.in;
+        }
+    TrainingPoint point;
+    point.seed = out.config.train.seed;
+    point.config_yaml = to_yaml(out.config);
+    const fs::path into = fs::absolute(directory / "file").lexically_normal().parent_path();
+    PartialFolder partial(into, 0);
+    const fs::path file = partial.path() / "checkpoint.h5";
+    make_file(file, point, stored);
+    fill(file, sources, stored);
+    seal_file(file, stored);
+    partial.keep();
+    for (const StoredTensor& t : stored) out.bytes += t.bytes;
+    out.checkpoint = directory / step_name(0);
+    return out;
+}
+
+std::string model_section(const Config& config) {
+    const std::string all = to_yaml(config);
+    std::size_t begin = all.find("model:\n"), end = begin;
+    require(begin != std::string::npos, "exchange: the input has no section model");
+    do end = all.find('\n', end) + 1;
+    while (end < all.size() && all[end] == ' ');
+    return all.substr(begin, end - begin);
+}
+
+}  // namespace quadrille
