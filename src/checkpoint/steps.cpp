@@ -81,10 +81,10 @@ void remove_step(const fs::path& folder) {
     if (reason) fail(folder, "remove", reason);
 }
 
-// HOST and PID of a temporary folder's name, step-S.partial-HOST-PID-N; PID 0: not one.
-std::pair<std::string, long> maker_of(const std::string& name) {
+// HOST and PID of a temporary folder's name that begins with `of`; PID 0: not one.
+std::pair<std::string, long> maker_of(const std::string& name, const std::string& of) {
     const std::size_t mark = name.find(partial_mark), number = name.rfind('-');
-    if (!name.starts_with(step_prefix) || mark == std::string::npos || number < mark + partial_mark.size()) return {"", 0};
+    if (!name.starts_with(of) || mark == std::string::npos || number < mark + partial_mark.size()) return {"", 0};
     const std::string maker = name.substr(mark + partial_mark.size(), number - mark - partial_mark.size());
     const std::size_t dash = maker.rfind('-');
     if (dash == std::string::npos) return {"", 0};
@@ -188,11 +188,11 @@ std::vector<std::string> remove_old(const fs::path& directory, std::int64_t step
     return failed;
 }
 
-std::vector<std::string> remove_leftovers(const fs::path& directory) {
+std::vector<std::string> remove_leftovers(const fs::path& directory, const std::string& of) {
     std::vector<std::string> notes;
     for (const fs::path& folder : entries(directory)) {
-        if (maker_of(folder.filename().string()).second <= 0) continue;
-        const auto [host, process] = maker_of(folder.filename().string());
+        const auto [host, process] = maker_of(folder.filename().string(), of);
+        if (process <= 0) continue;
         bool locks = false;
         const int lock = locked(folder, locks);
         const bool here = host == host_name(), gone = ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;

@@ -38,8 +38,8 @@ class PartialFolder {
 // sentence where it could not go on: the new one is whole all the same.
 std::vector<std::string> remove_old(const std::filesystem::path& directory, std::int64_t step, std::int64_t keep);
 
-// Removes the folders that saves of dead processes have left: nobody has locked them, and their process was one of this host and is gone, or nothing
-// was written to them for an hour. A sentence for each, also for those that may be alive elsewhere and so stay.
-std::vector<std::string> remove_leftovers(const std::filesystem::path& directory);
+// Removes the folders, their names beginning with `of`, that saves of dead processes have left: nobody has locked them, and their process was one of
+// this host and is gone, or nothing was written to them for an hour. A sentence for each, also for those that may be alive elsewhere and so stay.
+std::vector<std::string> remove_leftovers(const std::filesystem::path& directory, const std::string& of = "step-");
 
 }  // namespace quadrille

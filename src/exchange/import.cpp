@@ -5,6 +5,7 @@
 #include "config/load.hpp"
 #include "exchange/exchange.hpp"
 #include "exchange/model_json.hpp"
+#include "exchange/target.hpp"
 #include "exchange/tensor_folder.hpp"
 
 #include <fmt/ranges.h>
@@ -59,6 +60,10 @@ std::vector<Source> sources_of(const TensorFolder& folder, const fs::path& name,
     std::vector<Source> sources;
     std::set<std::string, std::less<>> taken;
     std::string problems;
+    // Before a layout is made of whatever number stands there.
+    if (m.num_layers > std::ssize(folder.places()))
+        throw Error(Exit::refused, fmt::format("{}: has {} tensors in all, and by its config.json {} layers", name.string(), folder.places().size(),
+                                               m.num_layers));
     const auto problem = [&](const std::string& what) { problems += fmt::format("{}{}: {}", problems.empty() ? "" : "\n", name.string(), what); };
     for (TheirTensor& t : layout_of(family, m)) {
         auto at = folder.places().find(t.name);
@@ -121,19 +126,21 @@ void fill(const fs::path& name, const std::vector<Source>& sources, std::vector<
 
 }  // namespace
 
-Imported import_model(const fs::path& folder, const fs::path& directory, const std::vector<std::string>& overrides) {
+Imported import_model(const fs::path& folder, const fs::path& directory, const ImportSettings& settings) {
     std::error_code unreadable;
     if (!fs::is_directory(folder, unreadable)) throw Error(Exit::refused, fmt::format("import: {} is no folder", folder.string()));
     if (!fs::exists(folder / "config.json", unreadable))
         throw Error(Exit::refused, fmt::format("import: {} holds no config.json", folder.string()));
-    if (const auto steps = steps_in(directory); !steps.empty())
-        throw Error(Exit::refused, fmt::format("import: {} holds a checkpoint, {}, allowed: a directory without", directory.string(),
-                                               steps[0].filename().string()));
+    const fs::path into = plain_name(directory) / step_name(0);
+    require_import_target(into.parent_path(), settings.replace);
     const TheirModel theirs = read_model_json(folder / "config.json");
     Imported out;
-    out.config = load_config_text(input_of(theirs.model), (folder / "config.json").string(), overrides, {});
+    out.config = load_config_text(input_of(theirs.model), (folder / "config.json").string(), settings.overrides, {});
     if (out.config.lora.on())
         throw Error(Exit::refused, "import: model.lora.rank is given, allowed: a model without adapters; a run that resumes from it may have them");
+    if (family_of(out.config.model) != theirs.family)
+        throw Error(Exit::refused, fmt::format("import: with these overrides it is no {} any more, but a {}", name_of(theirs.family),
+                                               name_of(family_of(out.config.model))));
     const TensorFolder tensors(folder);
     const std::vector<Source> sources = sources_of(tensors, folder, theirs.family, out.config.model, out.left);
     std::vector<StoredTensor> stored;
@@ -145,12 +152,13 @@ Imported import_model(const fs::path& folder, const fs::path& directory, const s
     TrainingPoint point;
     point.seed = out.config.train.seed;
     point.config_yaml = to_yaml(out.config);
-    const fs::path into = fs::absolute(directory / "file").lexically_normal().parent_path();
-    PartialFolder partial(into, 0);
+    out.notes = remove_leftovers_of(into);
+    PartialFolder partial(into);
     const fs::path file = partial.path() / "checkpoint.h5";
     make_file(file, point, stored);
     fill(file, sources, stored);
     seal_file(file, stored);
+    require_import_target(into.parent_path(), settings.replace);  // again: that was a while ago
     partial.keep();
     for (const StoredTensor& t : stored) out.bytes += t.bytes;
     out.checkpoint = directory / step_name(0);

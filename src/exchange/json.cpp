@@ -10,10 +10,18 @@ namespace quadrille {
 
 using nlohmann::json;
 
+namespace {
+
+constexpr int most_depth = 64;  // of lists and objects in each other; deeper ones would take many times the file's size in memory
+
+}  // namespace
+
 json parse_json(std::span<const std::byte> text, const std::filesystem::path& file) {
     std::vector<std::set<std::string>> keys;  // of the objects that are open
     std::string twice;
-    const json::parser_callback_t look = [&](int, json::parse_event_t event, json& parsed) {
+    const json::parser_callback_t look = [&](int depth, json::parse_event_t event, json& parsed) {
+        if (depth > most_depth)
+            throw Damaged(Exit::io_failed, fmt::format("{}: its JSON is nested deeper than {} levels", file.string(), most_depth));
         if (event == json::parse_event_t::object_start) keys.emplace_back();
         if (event == json::parse_event_t::object_end) keys.pop_back();
         if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) twice = parsed.get<std::string>();

@@ -139,6 +139,8 @@ ModelConfig llama_of(Keys keys, std::vector<std::string>& problems) {
         keys.add(fmt::format("attention_bias is {} and mlp_bias {}, allowed: the same, which is model.bias", m.bias, mlp));
     keys.want_word("hidden_act", "silu", {"silu", "swish"});
     keys.want_none("sliding_window", "a window of attention");
+    if (const double part = keys.number("partial_rotary_factor", 1); part != 1)
+        keys.add(fmt::format("partial_rotary_factor is {}, allowed: 1", part));
     return m;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -104,12 +105,16 @@ void widen(const std::byte* from, std::span<float> into) {
     }
 }
 
+// Returns the first number that is none any more (which T would make an infinity of); 0 where there is none.
 template <class T>
-void narrow(std::span<const float> from, std::byte* into) {
+float narrow(std::span<const float> from, std::byte* into) {
+    float lost = 0;
     for (std::size_t i = 0; i < from.size(); ++i) {
         const T x(from[i]);
         std::memcpy(into + i * sizeof(T), &x, sizeof(T));
+        if (lost == 0 && std::isfinite(from[i]) && !std::isfinite(static_cast<float>(x))) lost = from[i];
     }
+    return lost;
 }
 
 }  // namespace
@@ -196,6 +201,7 @@ SafetensorsWriter::SafetensorsWriter(const fs::path& file, std::vector<SafeTenso
 
 void SafetensorsWriter::write_next(std::span<const float> values) {
     require(next_ < tensors_.size() && std::ssize(values) == tensors_[next_].elements(), "safetensors: not the next tensor's values");
+    const std::string& name = tensors_[next_].name;
     std::int64_t at = tensors_[next_++].offset;
     if (dtype_ == DType::f32) {
         file_.write(at, std::as_bytes(values));
@@ -206,8 +212,9 @@ void SafetensorsWriter::write_next(std::span<const float> values) {
     while (!values.empty()) {
         const std::span<const float> now = values.first(static_cast<std::size_t>(std::min(strip, std::ssize(values))));
         const std::span<std::byte> bytes = std::span(part).first(now.size() * width);
-        if (dtype_ == DType::f16) narrow<f16>(now, bytes.data());
-        else narrow<bf16>(now, bytes.data());
+        if (const float lost = dtype_ == DType::f16 ? narrow<f16>(now, bytes.data()) : narrow<bf16>(now, bytes.data()); lost != 0)
+            throw Error(Exit::refused, fmt::format("tensor '{}' has the value {}, which is beyond {}; allowed: a wider type", name, lost,
+                                                   safetensors_name(dtype_)));
         file_.write(at, bytes);
         at += std::ssize(bytes);
         values = values.subspan(now.size());

@@ -47,7 +47,7 @@ class SafetensorsWriter {
     // Makes the file with its header, and takes the space of all of it. `tensors` have names and shapes; in this order, all of `dtype`.
     SafetensorsWriter(const std::filesystem::path& file, std::vector<SafeTensor> tensors, DType dtype);
 
-    // All of the next tensor, rounded to the file's dtype.
+    // All of the next tensor, rounded to the file's dtype. Throws Error{refused} where a finite value would be none.
     void write_next(std::span<const float> values);
     // Throws std::logic_error unless all have been written.
     void finish();

@@ -1,6 +1,7 @@
 // export and import: their words, and what they say of what they have done.
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/say.hpp"
 #include "config/numbers.hpp"
 #include "exchange/exchange.hpp"
 #include "train/commands.hpp"
@@ -39,6 +40,8 @@ int export_command(const Words& words) {
         const bool followed = i + 1 < words.size();
         if (words[i] == "--dtype" && followed) settings.dtype = dtype_named(words[++i]);
         else if (words[i] == "--shard" && followed) settings.most_bytes = shard_named(words[++i]);
+        else if (words[i] == "--merge-lora") settings.merge_lora = true;
+        else if (words[i] == "--replace") settings.replace = true;
         else {
             refuse_option("export", words[i]);
             paths.push_back(words[i]);
@@ -46,16 +49,27 @@ int export_command(const Words& words) {
     }
     if (paths.size() != 2) throw Error(Exit::refused, form("export"));
     const Exported out = export_checkpoint(paths[0], paths[1], settings);
+    for (const std::string& note : out.notes) say(note);
     fmt::print("{} to {}: {} with {} parameters, {} in {}\n", out.checkpoint.string(), paths[1], out.family, out.parameters, format_bytes(out.bytes),
                format_number_of(out.files, "file"));
     return 0;
 }
 
 int import_command(const Words& words) {
-    for (const std::string& w : words) refuse_option("import", w);
-    if (words.size() < 2) throw Error(Exit::refused, form("import"));
-    const Imported in = import_model(words[0], words[1], Words(words.begin() + 2, words.end()));
-    fmt::print("# {} to {}: {} parameters, {}\n", words[0], in.checkpoint.string(), in.parameters, format_bytes(in.bytes));
+    ImportSettings settings;
+    Words paths;
+    for (const std::string& word : words) {
+        if (word == "--replace") {
+            settings.replace = true;
+            continue;
+        }
+        refuse_option("import", word);
+        (paths.size() < 2 ? paths : settings.overrides).push_back(word);
+    }
+    if (paths.size() != 2) throw Error(Exit::refused, form("import"));
+    const Imported in = import_model(paths[0], paths[1], settings);
+    for (const std::string& note : in.notes) say(note);
+    fmt::print("# {} to {}: {} parameters, {}\n", paths[0], in.checkpoint.string(), in.parameters, format_bytes(in.bytes));
     if (!in.left.empty()) fmt::print("# not taken, for they are no parameters: {}\n", fmt::join(in.left, ", "));
     fmt::print("# A run begins with it by checkpoint.resume={} and this section of its input:\n{}", in.checkpoint.string(), model_section(in.config));
     return 0;

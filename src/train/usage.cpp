@@ -34,15 +34,18 @@ constexpr std::array<Subcommand, 6> subcommands = {{
     {"inspect", "quadrille inspect PATH",
      "Sums up a run record (run.h5, or the directory that holds one), a trace (trace.h5) or a checkpoint (a step's folder, or the directory of\n"
      "steps: its newest), having checked every checksum.\n"},
-    {"export", "quadrille export CHECKPOINT FOLDER [--dtype fp32|bf16|fp16] [--shard BYTES]",
+    {"export", "quadrille export CHECKPOINT FOLDER [--dtype fp32|bf16|fp16] [--shard BYTES] [--merge-lora] [--replace]",
      "Writes a checkpoint's parameters (a step's folder, or the directory of steps: its newest) to a new folder as Hugging Face's libraries read\n"
      "them: config.json and safetensors, as GPT-2 or Llama. In one process, whatever grid has written the checkpoint.\n\n"
      "  --dtype TYPE   of the values (fp32, which is exact)\n"
-     "  --shard BYTES  of one file at most; more files have an index (5000000000)\n"},
-    {"import", "quadrille import FOLDER DIRECTORY [model.key=value ...]",
+     "  --shard BYTES  of one file at most; more files have an index (5000000000)\n"
+     "  --merge-lora   adds adapters (model.lora) to the weights; without it a model that has them is refused\n"
+     "  --replace      the folder may be a former export, which goes when the new one is whole\n"},
+    {"import", "quadrille import FOLDER DIRECTORY [model.key=value ...] [--replace]",
      "Writes a model of Hugging Face's libraries (config.json and safetensors, gpt2 or llama) to DIRECTORY as a checkpoint of step 0, which any\n"
      "grid begins with by checkpoint.resume, and prints the section `model` of an input file for it. Overrides change what config.json says, such\n"
-     "as model.hidden_dropout and, with rotary positions, model.seq_length.\n"},
+     "as model.hidden_dropout and, with rotary positions, model.seq_length.\n\n"
+     "  --replace  the directory may hold a former import, which goes when the new one is whole\n"},
 }};
 
 const Subcommand* find(const std::string& name) {

@@ -1,7 +1,7 @@
 """import and export against the reference library's own files (hugging_face/, made by make_hugging_face.py), and against each other.
 
-Each stored model is imported; the loss of its first step is the stored one; its export has the reference library's names, shapes and bits, and imports
-again to the same bits. A model that was trained on, exported in shards and imported, has the loss that the run itself had next.
+Each stored model is imported; the loss of its first step is the stored one; its export has the reference library's names, shapes and bits, and
+imports again to the same bits. A model that was trained on, exported in shards and imported, has the loss that the run itself had next.
 """
 import argparse
 import json
@@ -47,6 +47,36 @@ def read_parameters(step):
         return {name: dataset[()].tobytes() for name, dataset in file["parameters"].items()}
 
 
+def write_tensors(file, tensors):
+    """A safetensors file of {name: (dtype, shape, bytes)}."""
+    header, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    write_parts(file, header, b"".join(data for _, _, data in tensors.values()))
+
+
+def write_parts(file, header, data, length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    file.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + data)
+
+
+def read_parts(file):
+    data = file.read_bytes()
+    end = 8 + struct.unpack("<Q", data[:8])[0]
+    return json.loads(data[8:end]), data[end:]
+
+
+def to_bf16(values):
+    """Rounded to the nearest, to the even one of two."""
+    bits = values.view("<u4")
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype("<u4")
+
+
+def to_fp16(values):
+    return values.astype("<f2").astype("<f4")
+
+
 class Job:
     def __init__(self, binary, folder):
         self.binary, self.folder = binary, folder
@@ -87,9 +117,13 @@ def check_model(job, name):
     section = job.run("import", job.folder / f"{name}-shards", job.folder / f"{name}-trained")
     reloaded = job.losses(f"{name}-reloaded", section, stored / "tokens.u16", job.folder / f"{name}-trained" / "step-00000000", 1)
     near(f"{name} after two steps", reloaded[0], losses[2])
-    for dtype in ("bf16", "fp16"):
+    exact = read_parameters(step)
+    for dtype, rounded in (("bf16", to_bf16), ("fp16", to_fp16)):
         job.run("export", step, job.folder / f"{name}-{dtype}", "--dtype", dtype)
         job.run("import", job.folder / f"{name}-{dtype}", job.folder / f"{name}-{dtype}-steps")
+        found = read_parameters(job.folder / f"{name}-{dtype}-steps" / "step-00000000")
+        wrong = [parameter for parameter in exact if found[parameter] != rounded(numpy.frombuffer(exact[parameter], "<f4")).tobytes()]
+        assert not wrong and found.keys() == exact.keys(), f"{name}: {wrong} are not what was exported, rounded to {dtype}"
 
 
 def check_refusals(job):
@@ -101,15 +135,102 @@ def check_refusals(job):
     assert "holds no config.json" in job.run("import", job.folder, job.folder / "new", code=2)
     assert "usage: quadrille import" in job.run("import", STORED / "gpt2", code=2)
     assert "transformer.wpe.weight is [11, 15], and" in job.run("import", STORED / "gpt2", job.folder / "new", "model.seq_length=8", code=2)
-    broken = job.folder / "broken"
+    assert "num_layers" in job.run("import", STORED / "gpt2", job.folder / "new", "model.num_layers=0", code=2)
+    learned = "model.position_embedding=learned"
+    assert "llama wants position_embedding rope" in job.run("import", STORED / "llama", job.folder / "new", learned, code=2)
+    assert "has no adapters for --merge-lora" in job.run("export", step, job.folder / "new", "--merge-lora", code=2)
+    assert "unknown option --dtpye" in job.run("export", step, job.folder / "new", "--dtpye", "bf16", code=2)
+    assert "--dtype takes fp32" in job.run("export", step, job.folder / "new", "--dtype", "int8", code=2)
+    assert not (job.folder / "new").exists(), "something was left behind"
+
+
+def check_replaced(job):
+    """A former export or import goes where --replace says so; what came of it is the new one."""
+    step, out = job.folder / "llama-steps" / "step-00000000", job.folder / "gpt2-out"
+    job.run("export", step, out, "--shard", "4KiB", "--replace")
+    assert read_tensors(out) == read_tensors(STORED / "llama"), "the folder holds something else than the new export"
+    assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
+    (out / "tokenizer.json").write_text("{}")
+    assert "tokenizer.json" in job.run("export", step, out, "--replace", code=2)
+    directory = job.folder / "gpt2-again"
+    job.run("import", STORED / "llama", directory, "--replace")
+    assert read_parameters(directory / "step-00000000") == read_parameters(step), "the directory holds something else than the new import"
+    assert [path.name for path in directory.iterdir()] == ["step-00000000"], list(directory.iterdir())
+    assert "of a run" in job.run("import", STORED / "llama", job.folder / "llama-run" / "checkpoints", "--replace", code=2)
+
+
+def check_inspected(job):
+    said = job.run("inspect", job.folder / "llama-steps")
+    for words in ("step       0, 0 updates", "verified", "/parameters/layers.1.attention.k.weight", "[2, 6, 20]"):
+        assert words in said, f"inspect does not say '{words}':\n{said}"
+
+
+def check_damaged(job):
+    """Files that are damaged, foreign, or not those of their config.json: 5 and 2, a sentence with the name, and nothing left behind."""
+    stored = STORED / "llama"
+    header, data = read_parts(stored / "model.safetensors")
+    tensors, config = read_tensors(stored), json.loads((stored / "config.json").read_text())
+    names = sorted((name for name in header if name != "__metadata__"), key=lambda name: header[name]["data_offsets"])
+    first, last = names[0], names[-1]
+    shifted = header | {last: header[last] | {"data_offsets": [offset - 4 for offset in header[last]["data_offsets"]]}}
+    bare = {name: tensor for name, tensor in tensors.items() if name != last}
+    double = tensors | {last: ("F64", tensors[last][1], numpy.frombuffer(tensors[last][2], "<f4").astype("<f8").tobytes())}
+    model, index = "model.safetensors", "model.safetensors.index.json"
+
+    def parts(header, data, length=None):
+        return lambda folder: write_parts(folder / model, header, data, length)
+
+    def configured(**changes):
+        return lambda folder: (folder / "config.json").write_text(json.dumps(config | changes))
+
+    def sharded(weight_map):
+        def change(folder):
+            (folder / model).rename(folder / "model-00001-of-00002.safetensors")
+            (folder / index).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+        return change
+
+    one = {name: "model-00001-of-00002.safetensors" for name in names}
+    for change, code, words in (
+            (parts(header, data[:-1]), 5, "truncated"),
+            (parts(header, data, 2**63), 5, f"says its header has {2**63} bytes"),
+            (parts(header, b"", 90_000_000), 5, "says its header ends at byte 90000008"),
+            (parts(b"{" + b"[" * 100_000, data), 5, "model.safetensors: "),
+            (parts(shifted, data), 5, f"'{last}' begins at byte"),
+            (parts(header | {last: header[last] | {"dtype": "F64"}}, data), 5, "of F64 takes"),
+            (parts(header | {last: header[last] | {"dtype": "F32X"}}, data), 5, "dtype F32X"),
+            (lambda folder: write_tensors(folder / model, double), 2, f"'{last}' is F64, allowed: F32, F16 and BF16"),
+            (lambda folder: write_tensors(folder / model, bare), 2, f"has no tensor {last}"),
+            (lambda folder: write_tensors(folder / model, tensors | {"extra.weight": tensors[last]}), 2, "has a tensor extra.weight"),
+            (lambda folder: (folder / model).write_bytes(b"version https://git-lfs.github.com/spec/v1\n"), 5, "says its header has"),
+            (lambda folder: (folder / model).unlink(), 2, "holds neither"),
+            (sharded(one | {first: "model-00002-of-00002.safetensors"}), 5, "model-00002-of-00002.safetensors: is missing"),
+            (sharded({name: file for name, file in one.items() if name != first}), 5, f"does not name tensor '{first}'"),
+            (lambda folder: (folder / "config.json").write_text("{"), 5, "config.json: is no JSON"),
+            (configured(vocab_size=43), 2, "is [41, 20], and by config.json"),
+            (configured(num_hidden_layers=3), 2, "has no tensor model.layers.2."),
+            (configured(num_hidden_layers=50000), 2, "by its config.json 50000 layers"),
+            (configured(hidden_act="gelu"), 2, 'hidden_act is "gelu", allowed: silu'),
+            (configured(sliding_window=64), 2, "a window of attention is not in this program's models"),
+            (configured(rope_parameters={"rope_type": "yarn", "factor": 4.0}), 2, 'rope_type "yarn", allowed: default'),
+            (configured(model_type="mistral"), 2, 'model_type is "mistral", allowed: gpt2 and llama')):
+        broken = job.folder / "broken"
+        shutil.copytree(stored, broken)
+        change(broken)
+        said = job.run("import", broken, job.folder / "new", code=code)
+        assert words in said and "broken" in said, f"'{words}' was due:\n{said}"
+        assert not (job.folder / "new").exists(), f"{words}: something was left behind"
+        shutil.rmtree(broken)
+    # What is of another library's making but whole: without the prefix, in several types, with a buffer.
+    bare = {name.removeprefix("transformer."): tensor for name, tensor in read_tensors(STORED / "gpt2").items()}
+    bare["h.0.attn.bias"] = ("U8", [1, 1, 1, 2], b"\0\1")
+    name = "wte.weight"
+    bare[name] = ("F16", bare[name][1], numpy.frombuffer(bare[name][2], "<f4").astype("<f2").tobytes())
     shutil.copytree(STORED / "gpt2", broken)
-    whole = (broken / "model.safetensors").read_bytes()
-    (broken / "model.safetensors").write_bytes(whole[:-1])
-    assert "truncated" in job.run("import", broken, job.folder / "new", code=5)
-    (broken / "model.safetensors").write_bytes(whole.replace(b"wpe.weight", b"wpe.weighs"))
-    said = job.run("import", broken, job.folder / "new", code=2)
-    assert "has no tensor transformer.wpe.weight" in said and "has a tensor transformer.wpe.weighs" in said, said
-    assert not (job.folder / "new").exists() or not any((job.folder / "new").iterdir()), "something was left behind"
+    write_tensors(broken / model, bare)
+    assert "h.0.attn.bias" in job.run("import", broken, job.folder / "bare"), "the buffer is not told of"
+    found, due = (read_parameters(job.folder / steps / "step-00000000") for steps in ("bare", "gpt2-steps"))
+    due["embedding.weight"] = to_fp16(numpy.frombuffer(due["embedding.weight"], "<f4")).tobytes()
+    assert found == due, "without the prefix it is something else"
 
 
 def main():
@@ -120,6 +241,9 @@ def main():
         for name in MODELS:
             check_model(job, name)
         check_refusals(job)
+        check_inspected(job)
+        check_damaged(job)
+        check_replaced(job)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python make_hugging_face.py        # needs transformers and torch
 
 Of each tiny model: MODEL/config.json and MODEL/model.safetensors as the library saves them, MODEL/tokens.u16 (four sequences and one token more),
-MODEL/logits.f32 (little-endian, [sequence, position, vocabulary]) of those tokens, and MODEL/loss, the mean over their next tokens. Weights are random,
-biases and norms too, so that nothing that is exchanged can be forgotten. Sizes divide nothing.
+MODEL/logits.f32 (little-endian, [sequence, position, vocabulary]) of those tokens, and MODEL/loss, the mean over their next tokens. Weights are
+random, biases and norms too, so that nothing that is exchanged can be forgotten. Sizes divide nothing.
 """
 import pathlib
 import shutil

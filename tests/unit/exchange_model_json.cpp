@@ -4,6 +4,7 @@
 #include "unit/temporary_directory.hpp"
 
 #include <doctest.h>
+#include <fmt/core.h>
 
 #include <fstream>
 
@@ -77,6 +78,12 @@ TEST_CASE_FIXTURE(Folder, "what our models cannot be is refused, all of it at on
     for (const char* part : {"hidden_act is \"relu\"", "mlp_bias true", "sliding_window is 4096", "hidden_size is \"wide\"", "rope_type \"llama3\"",
                              "quantization_config"})
         CHECK(said.find(part) != std::string::npos);
+    for (const char* type : {"linear", "dynamic", "yarn", "longrope"}) {  // as files until version 5 of the reference library have it
+        const std::string text = fmt::format(R"({{"model_type":"llama","rope_scaling":{{"type":"{}","factor":2.0}}}})", type);
+        CHECK(refusal(text).find(fmt::format("rope_scaling has rope_type \"{}\", allowed: default", type)) != std::string::npos);
+    }
+    CHECK(refusal(R"({"model_type":"llama","partial_rotary_factor":0.5})").find("partial_rotary_factor") != std::string::npos);
+    CHECK(refusal(R"({"model_type":"llama","num_attention_heads":"8"})").find("num_attention_heads is \"8\"") != std::string::npos);
     CHECK(refusal(R"({"model_type":"gpt2","activation_function":"gelu"})").find("activation_function is \"gelu\"") != std::string::npos);
     CHECK(refusal(R"({"model_type":"gpt2","n_head":5})").find("does not divide n_embd 768") != std::string::npos);
     CHECK(refusal(R"({"model_type":"gpt2","n_head":0})").find("n_head") != std::string::npos);

@@ -6,7 +6,9 @@
 
 #include <doctest.h>
 
+#include <bit>
 #include <fstream>
+#include <limits>
 
 using namespace quadrille;
 
@@ -99,9 +101,49 @@ TEST_CASE("a file that is not whole is refused with the reason") {
     check_has(said("{" + entry("a", "[4294967296,4294967296]", "[0,8]") + "}", 8), "more than can be counted");
     check_has(said("{" + entry("a", "[2]", "[0,8]", "F33") + "}", 8), "F33");
     check_has(said("{\"a\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8), "no data_offsets");
+    check_has(said("{\"a\":" + std::string(1000, '['), 0), "nested deeper than 64");
     std::ofstream(file, std::ios::binary) << "abc";
     check_has(refusal(file), "has 3 bytes");
     check_has(refusal(directory.path() / "missing"), "is missing");
+}
+
+TEST_CASE("a tensor of a type that is not read is refused when it is, and others beside it are read") {
+    const TemporaryDirectory directory;
+    const std::string a = entry("a", "[1]", "[0,8]", "F64"), b = entry("b", "[2]", "[8,12]", "BF16");
+    const SafetensorsFile read(file_of(directory.path() / "x", "{" + a + "," + b + "}", 12));
+    std::vector<float> values(2);
+    read.read(read.tensors()[1], 0, values);
+    CHECK(values == std::vector<float>(2, std::bit_cast<float>(0x01010000u)));
+    try {
+        read.read(read.tensors()[0], 0, std::span(values).first(1));
+        FAIL("was read");
+    } catch (const Error& e) {
+        CHECK(e.exit() == Exit::refused);
+        check_has(e.what(), "tensor 'a' is F64, allowed: F32, F16 and BF16");
+    }
+}
+
+TEST_CASE("a number that a narrower type would make an infinity of is refused; an infinity is not") {
+    const TemporaryDirectory directory;
+    constexpr float infinity = std::numeric_limits<float>::infinity(), most = std::numeric_limits<float>::max();
+    int number = 0;
+    const auto said = [&](DType dtype, float value) -> std::string {
+        SafetensorsWriter writer(directory.path() / std::to_string(number++), {named("big", {2})}, dtype);
+        try {
+            writer.write_next(std::vector<float>{1, value});
+        } catch (const Error& e) {
+            CHECK(e.exit() == Exit::refused);
+            return e.what();
+        }
+        return "";
+    };
+    check_has(said(DType::f16, -65520), "tensor 'big' has the value -65520, which is beyond F16");
+    check_has(said(DType::bf16, most), "which is beyond BF16");
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+        CHECK(said(dtype, -infinity).empty());
+        CHECK(said(dtype, 65504).empty());
+    }
+    CHECK(said(DType::f32, most).empty());
 }
 
 TEST_CASE("shards are one set: each tensor in one file, and as the index says") {
