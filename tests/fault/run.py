@@ -13,6 +13,7 @@ from trainer import Trainer, check_ledgers, numpy, parse_arguments, read_record,
 import behind  # noqa: E402
 import copies  # noqa: E402
 import disk  # noqa: E402
+import exchange  # noqa: E402
 import hang  # noqa: E402
 import launcher  # noqa: E402
 import limits  # noqa: E402
@@ -106,7 +107,7 @@ def check_usage(trainer):
         if result.exit_code != REFUSED or len(said) != 1:
             complaints.append(f"{arguments} on 2 ranks: exit {REFUSED} with one message for the job was due\n{show(result)}")
     complaints += check_who_speaks(trainer)
-    for command in ("train", "plan", "bench", "inspect"):
+    for command in ("train", "plan", "bench", "inspect", "export", "import"):
         result = trainer.run([command, "--help"], seconds=30)
         if result.exit_code != DONE or f"quadrille {command}" not in result.stdout or result.stderr:
             complaints.append(f"{command} --help: its usage was due\n{show(result)}")
@@ -174,7 +175,7 @@ PROGRAMS = {"output": [("47 non-empty output", check_kept_output)], "usage": [("
             "hang": hang.CHECKS, "singletons": hang.SINGLETONS,
             "stops": stops.CHECKS, "saving": saving.CHECKS, "behind": behind.CHECKS, "killed": saving.KILL_CHECKS,
             "midrun": midrun.CHECKS, "disk": disk.CHECKS, "launcher": launcher.CHECKS, "user": user.CHECKS,
-            "copies": copies.CHECKS, "streams": streams.CHECKS,
+            "copies": copies.CHECKS, "streams": streams.CHECKS, "exchange": exchange.CHECKS,
             "storage": [("70 storage paths", storage.check_paths), ("70 71 storage rows", storage.check_rows),
                         ("rows as measured", storage.check_rows_as_measured),
                         ("70 71 storage runs", functools.partial(storage.check_runs, source=INPUT))]}
