@@ -15,7 +15,7 @@ std::string three_digits(double x) { return fmt::format("{:.{}f}", x, x < 9.995 
 
 std::string format_bytes(std::int64_t bytes) {
     static constexpr std::array units = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    if (std::abs(bytes) < 1024) return fmt::format("{} B", bytes);
+    if (bytes > -1024 && bytes < 1024) return fmt::format("{} B", bytes);
     double x = std::abs(static_cast<double>(bytes)) / 1024;
     std::size_t u = 0;
     while (x >= 1023.5 && u + 1 < units.size()) {

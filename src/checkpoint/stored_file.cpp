@@ -162,7 +162,16 @@ TrainingPoint read_point(hid_t file, const std::string& name) {
     return point;
 }
 
-struct Walk { std::vector<StoredTensor>* found; std::string failure; };
+// Whether the dataset's bytes are its values as a checkpoint has them: fp32, row-major, without gaps.
+bool is_plain(hid_t dataset, const StoredTensor& t) {
+    const Hdf5Id type(H5Dget_type(dataset), H5Tclose);
+    std::int64_t bytes = sizeof(float);
+    bool fits = H5Tequal(type, H5T_IEEE_F32LE) > 0;
+    for (const std::int64_t n : t.shape) fits = !__builtin_mul_overflow(bytes, n, &bytes) && fits;
+    return fits && bytes == t.bytes;
+}
+
+struct Walk { std::vector<StoredTensor>* found; std::string failure, foreign; };
 
 // Called by C, so nothing may be thrown through it.
 herr_t visit_object(hid_t group, const char* path, const H5O_info_t* info, void* data) {
@@ -178,6 +187,7 @@ herr_t visit_object(hid_t group, const char* path, const H5O_info_t* info, void*
         t.shape.assign(dims.begin(), dims.begin() + std::max(rank, 0));
         t.offset = static_cast<std::int64_t>(H5Dget_offset(dataset));
         t.bytes = static_cast<std::int64_t>(H5Dget_storage_size(dataset));
+        if (!is_plain(dataset, t)) walk.foreign = t.path;
     } catch (const std::exception& e) {
         walk.failure = e.what();
         return -1;
@@ -187,10 +197,11 @@ herr_t visit_object(hid_t group, const char* path, const H5O_info_t* info, void*
 
 std::vector<StoredTensor> read_tensors(hid_t file, const std::string& name) {
     std::vector<StoredTensor> found;
-    Walk walk{&found, ""};
+    Walk walk{&found, "", ""};
     const herr_t status = H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit_object, &walk);
     if (!walk.failure.empty()) throw Error(Exit::io_failed, fmt::format("{}: {}", name, walk.failure));
     check(status, name, "its datasets cannot be listed");
+    if (!walk.foreign.empty()) damaged(name, fmt::format("{} is not fp32, row-major and without gaps, as this program stores tensors", walk.foreign));
     std::sort(found.begin(), found.end(), [](const StoredTensor& a, const StoredTensor& b) { return a.offset < b.offset; });
     return found;
 }

@@ -55,18 +55,21 @@ void check_lora(const Config& c, const Settings& settings, Rules& rules) {
         return;
     }
     rules.expect({"model.lora.targets"}, !l.targets.empty(), "found no target, allowed: all, or parts of the names of matrices");
-    std::vector<bool> known(l.targets.size(), false);
     std::optional<LinearMatrix> least;  // the target whose rank is full first
-    for (std::int64_t layer = 0; layer < c.model.num_layers; ++layer)
-        for (const LinearMatrix& x : linear_matrices(c.model, layer)) {
-            for (std::size_t i = 0; i < known.size(); ++i) known[i] = known[i] || names_matrix(l.targets[i], x.name);
-            if (is_target(l, x.name) && (!least || std::min(x.in, x.out) < std::min(least->in, least->out))) least = x;
-        }
-    for (std::size_t i = 0; i < known.size(); ++i)
-        rules.expect({"model.lora.targets", "model.num_layers", "model.activation"}, known[i],
-                     format("found '{}', which no matrix of this model is called, allowed: all, or parts of the names layers.0 to layers.{}, "
-                            "each with {}{}",
-                            l.targets[i], c.model.num_layers - 1, names_in_block(c.model), target_hint(l.targets[i])));
+    for (const std::string& target : l.targets) {
+        bool known = false;
+        for (const std::int64_t layer : layers_told_apart(target, c.model.num_layers))
+            for (const LinearMatrix& x : linear_matrices(c.model, layer)) {
+                if (!names_matrix(target, x.name)) continue;
+                known = true;
+                if (!least || std::min(x.in, x.out) < std::min(least->in, least->out)) least = x;
+            }
+        if (!known)
+            rules.expect({"model.lora.targets", "model.num_layers", "model.activation"}, false,
+                         format("found '{}', which no matrix of this model is called, allowed: all, or parts of the names layers.0 to layers.{}, "
+                                "each with {}{}",
+                                target, c.model.num_layers - 1, names_in_block(c.model), target_hint(target)));
+    }
     if (least)
         rules.expect({"model.lora.rank", "model.lora.targets", "model.hidden_size"}, l.rank <= std::min(least->in, least->out),
                      format("found rank {}, allowed: up to {}, the full rank of {} [{}, {}]", l.rank, std::min(least->in, least->out), least->name,
@@ -156,10 +159,8 @@ void check_compression(const Config& c, Rules& rules) {
     rules.expect({"comm.compression.method", "grid.tp"}, !by_block || c.grid.tp == 1,
                  format("found {} with tp {}, allowed: bf16, or tp 1, since parameters that ranks of tp hold alike must be sent alike",
                         spelling(x.method), c.grid.tp));
-    const std::vector<std::string> units = unit_names(c);
     for (const std::string& part : x.exclude)
-        rules.expect({"comm.compression.exclude", "model.num_layers"},
-                     std::any_of(units.begin(), units.end(), [&](const std::string& u) { return names_matrix(part, u); }),
+        rules.expect({"comm.compression.exclude", "model.num_layers"}, names_unit(c, part),
                      format("found '{}', which no unit of this model is called, allowed: all, embedding, head, or parts of the names layers.0 to "
                             "layers.{}{}",
                             part, c.model.num_layers - 1, c.lora.on() ? ", each also with .lora" : ""));

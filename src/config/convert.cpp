@@ -99,9 +99,11 @@ Converted list(const Key& key, const Node& node, Element element) {
 
 // "969,30,1", or a list of the numbers.
 Converted weights(const Key& key, const Node& node) {
+    constexpr std::ptrdiff_t most_weights = 3;  // of training, validation and test
     Node as_list = node;
     if (node.kind == Node::Kind::scalar) {
         as_list.kind = Node::Kind::list;
+        if (std::count(node.text.begin(), node.text.end(), ',') >= most_weights) return fail(key, node);
         std::string rest = node.text + ",";
         for (std::size_t comma; (comma = rest.find(',')) != std::string::npos; rest.erase(0, comma + 1)) {
             Node item = node;
@@ -114,7 +116,7 @@ Converted weights(const Key& key, const Node& node) {
     Converted result = list<double>(key, as_list, [&](const Node& item) { return checked(key, item, parse_number(item.text)); });
     if (!result.problem.empty()) return result;
     const auto& parts = std::get<std::vector<double>>(result.value);
-    if (parts.empty() || parts.size() > 3) return fail(key, node);
+    if (parts.empty() || std::ssize(parts) > most_weights) return fail(key, node);
     if (parts[0] <= 0) return fail(key, node, "whose first weight leaves no training data");
     return result;
 }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 
 namespace quadrille {
 
@@ -17,8 +18,22 @@ std::vector<LinearMatrix> linear_matrices(const ModelConfig& m, std::int64_t lay
 }
 
 bool names_matrix(std::string_view target, std::string_view matrix) {
-    const std::string within = fmt::format(".{}.", matrix);
-    return target == "all" || within.find(fmt::format(".{}.", target)) != std::string::npos;
+    const auto is_edge = [&](std::size_t at) { return at == matrix.size() || matrix[at] == '.'; };
+    for (std::size_t at = matrix.find(target); at != std::string_view::npos; at = matrix.find(target, at + 1))
+        if ((at == 0 || is_edge(at - 1)) && is_edge(at + target.size())) return true;
+    return target == "all";
+}
+
+std::vector<std::int64_t> layers_told_apart(std::string_view target, std::int64_t num_layers) {
+    std::vector<std::int64_t> layers = {0};
+    for (std::size_t begin = 0; begin < target.size();) {
+        const std::size_t end = std::min(target.find('.', begin), target.size());
+        std::int64_t layer = -1;
+        std::from_chars(target.data() + begin, target.data() + end, layer);
+        if (layer > 0 && layer < num_layers) layers.push_back(layer);
+        begin = end + 1;
+    }
+    return layers;
 }
 
 bool is_target(const LoraConfig& lora, std::string_view matrix) {

@@ -24,6 +24,9 @@ std::vector<LinearMatrix> linear_matrices(const ModelConfig&, std::int64_t layer
 // names every matrix.
 bool names_matrix(std::string_view target, std::string_view matrix);
 
+// The layers that have to be asked whether a target names something of theirs: 0, which all others are like, and those whose number may be in it.
+std::vector<std::int64_t> layers_told_apart(std::string_view target, std::int64_t num_layers);
+
 // Whether the matrix gets an adapter.
 bool is_target(const LoraConfig&, std::string_view matrix);
 

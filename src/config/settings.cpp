@@ -67,6 +67,9 @@ void Settings::collect_override(const std::string& text, int number, Problems& p
         problems.add(place, "", fmt::format("an override is written section.key=value{}", hint));
         return;
     }
+    constexpr std::ptrdiff_t most_names = 16;  // each is a mapping around the next
+    if (const auto dots = std::count(path.begin(), path.end(), '.'); dots >= most_names)
+        return problems.add(place, path, fmt::format("found a key of {} names, allowed: up to {}", dots + 1, most_names));
     const NodePtr value = read_yaml(text.substr(equals + 1), number, problems);
     if (value == nullptr) return;
     // The mapping that a file would hold: {section: {key: value}}.

@@ -35,7 +35,10 @@ class Lines {
         if (line < 0 || static_cast<std::size_t>(line) >= begins_.size()) return {0, 0, 0};
         const std::size_t begin = begins_[static_cast<std::size_t>(line)];
         const std::size_t end = std::min(text_.size(), begin + static_cast<std::size_t>(std::max(column, 0)));
-        return {0, line + 1, 1 + characters(std::string_view(text_).substr(begin, end - begin))};
+        if (begin != counted_.begin || end < counted_.end) counted_ = {begin, begin, 0};
+        counted_.characters += characters(std::string_view(text_).substr(counted_.end, end - counted_.end));
+        counted_.end = end;
+        return {0, line + 1, 1 + counted_.characters};
     }
     Place place(const YAML::Mark& mark) const { return mark.is_null() ? Place{source_, 0, 0} : place(mark.line, mark.column); }
     Place place_of_byte(std::size_t byte) const {
@@ -66,6 +69,9 @@ class Lines {
     const std::string& text_;
     int source_;
     std::vector<std::size_t> begins_;
+    // How far the last line asked for has been counted: places come in the text's order, and a text may be one line of megabytes.
+    struct Counted { std::size_t begin, end; int characters; };
+    mutable Counted counted_{0, 0, 0};
 };
 
 // Whether the list or mapping that begins here, in brackets, ends before the text does. What stands in quotes is passed over.
@@ -114,6 +120,10 @@ class Builder : public YAML::EventHandler {
         if (found == anchors_.end()) throw Unreadable{lines_.place(mark), "this alias has no anchor"};
         if (std::find(open_.begin(), open_.end(), found->second) != open_.end())
             throw Unreadable{lines_.place(mark), "this alias stands inside its own anchor, which has no end"};
+        // Nodes are shared, but keys and values are copied.
+        aliased_bytes_ += found->second->text.size();
+        if (aliased_bytes_ > most_aliased_bytes)
+            throw Unreadable{lines_.place(mark), fmt::format("the texts that aliases stand for have more than {} bytes in all", most_aliased_bytes)};
         if (expects_key()) {
             if (found->second->kind != Node::Kind::scalar)
                 throw Unreadable{lines_.place(mark), "a key must be a word, found an alias"};
@@ -197,7 +207,10 @@ class Builder : public YAML::EventHandler {
         }
     }
 
+    static constexpr std::size_t most_aliased_bytes = 1 << 20;
+
     const Lines& lines_;
+    std::size_t aliased_bytes_ = 0;
     NodePtr root_;
     Place start_;
     std::map<YAML::anchor_t, Building> anchors_;

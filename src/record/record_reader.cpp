@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 namespace quadrille {
 namespace {
 
@@ -26,6 +28,20 @@ std::vector<double> doubles(const Hdf5ImageReader& file, const std::string& path
 std::vector<std::int64_t> ints(const Hdf5ImageReader& file, const std::string& path, const Dims& dims) {
     expect(file, path, dims);
     return file.ints(path);
+}
+
+// A table of bytes, of which reports make sums.
+std::vector<std::int64_t> bytes(const Hdf5ImageReader& file, const std::string& path, const Dims& dims) {
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() / 4;
+    std::vector<std::int64_t> table = ints(file, path, dims);
+    std::int64_t left = most;
+    for (const std::int64_t x : table) {
+        if (x < RunRecord::not_told || x > left)
+            throw Error(Exit::io_failed,
+                        fmt::format("{}: {} has {} in it, allowed: numbers of bytes, all together up to {}", file.name(), path, x, most));
+        left -= x;
+    }
+    return table;
 }
 
 template <std::size_t n>
@@ -81,18 +97,18 @@ void read_ledgers(const Hdf5ImageReader& file, RunRecord& record) {
     expect_names(file, "/memory/tiers", RunRecord::tiers);
     expect_names(file, "/memory/books", RunRecord::books);
     const Dims peaks = {n, RunRecord::tiers.size(), RunRecord::books.size()};
-    record.predicted_peak = ints(file, "/memory/predicted_peak", peaks);
-    record.measured_peak = ints(file, "/memory/measured_peak", peaks);
+    record.predicted_peak = bytes(file, "/memory/predicted_peak", peaks);
+    record.measured_peak = bytes(file, "/memory/measured_peak", peaks);
     const Dims cells = {n, RunRecord::tiers.size()};
-    record.reserved = ints(file, "/memory/reserved", cells);
-    record.huge_pages = ints(file, "/memory/huge_pages", cells);
-    record.shared = ints(file, "/memory/shared", {n});
-    record.process_peak = ints(file, "/memory/process_peak", {n});
+    record.reserved = bytes(file, "/memory/reserved", cells);
+    record.huge_pages = bytes(file, "/memory/huge_pages", cells);
+    record.shared = bytes(file, "/memory/shared", {n});
+    record.process_peak = bytes(file, "/memory/process_peak", {n});
     record.wire_axes = file.strings("/wire/axes");
     const Dims wire = {n, record.wire_axes.size()};
-    record.wire_predicted = ints(file, "/wire/predicted", wire);
-    record.wire_sent = ints(file, "/wire/sent", wire);
-    record.wire_uncompressed = ints(file, "/wire/uncompressed", wire);
+    record.wire_predicted = bytes(file, "/wire/predicted", wire);
+    record.wire_sent = bytes(file, "/wire/sent", wire);
+    record.wire_uncompressed = bytes(file, "/wire/uncompressed", wire);
     record.wire_busy = doubles(file, "/wire/busy", {record.steps.size(), n, record.wire_axes.size()});
     record.wire_exposed = doubles(file, "/wire/exposed", {record.steps.size(), n, record.wire_axes.size()});
     record.compute_beside = doubles(file, "/wire/compute_beside", {record.steps.size(), n});
@@ -100,8 +116,8 @@ void read_ledgers(const Hdf5ImageReader& file, RunRecord& record) {
     record.wire_estimated = file.int_attribute("/wire/sent", "estimated") != 0;
     expect_names(file, "/copies/queues", RunRecord::copy_queues);
     const Dims copies = {n, RunRecord::copy_queues.size()};
-    record.copies_predicted = ints(file, "/copies/predicted", copies);
-    record.copies_moved = ints(file, "/copies/moved", copies);
+    record.copies_predicted = bytes(file, "/copies/predicted", copies);
+    record.copies_moved = bytes(file, "/copies/moved", copies);
     record.model_flops = doubles(file, "/flops/model", {}).front();
     record.hardware_flops = doubles(file, "/flops/hardware", {}).front();
 }

@@ -5,6 +5,7 @@
 #include "record/hdf5_image.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <tuple>
@@ -85,6 +86,9 @@ std::string trace_summary(const Hdf5ImageReader& file) {
     if (end.size() != begin.size() || steps.size() != begin.size() || ranks.size() != begin.size())
         throw Error(Exit::io_failed, fmt::format("{}: the columns of /trace have {}, {}, {} and {} entries", file.name(), begin.size(),
                                                  end.size(), steps.size(), ranks.size()));
+    const auto is_finite = [](double seconds) { return std::isfinite(seconds); };
+    if (!std::all_of(begin.begin(), begin.end(), is_finite) || !std::all_of(end.begin(), end.end(), is_finite))
+        throw Error(Exit::io_failed, fmt::format("{}: has an event that begins or ends at no moment", file.name()));
     if (begin.empty()) return "a trace without events\n";
     std::map<std::string, Stretches> by_queue, by_kind;
     std::map<std::pair<std::int64_t, std::int64_t>, std::pair<double, double>> spans;  // of each rank's steps

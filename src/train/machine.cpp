@@ -50,7 +50,7 @@ Membership membership_of(const std::string& line, const fs::path& root) {
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) return {};
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const fs::path path = line.substr(std::min(line.size(), second + 2));
+    const fs::path path = fs::path(line.substr(second + 1)).relative_path();
     if (controllers == ",,") return {&version_2, root, path};
     if (controllers.find(",memory,") != std::string::npos) return {&version_1, root / "memory", path};
     return {};

@@ -15,6 +15,7 @@ TEST_CASE("bytes") {
     CHECK(format_bytes(std::int64_t{405} << 30) == "405 GiB");
     CHECK(format_bytes(-2048) == "-2.00 KiB");
     CHECK(format_bytes(std::numeric_limits<std::int64_t>::max()) == "8.00 EiB");
+    CHECK(format_bytes(std::numeric_limits<std::int64_t>::min()) == "-8.00 EiB");
 }
 
 TEST_CASE("seconds") {

@@ -3,6 +3,8 @@
 
 #include "config/aliases.hpp"
 
+#include <chrono>
+
 using namespace quadrille;
 
 TEST_CASE_FIXTURE(ConfigFixture, "no adapters: left out, null, or an override that takes them back") {
@@ -56,4 +58,17 @@ TEST_CASE_FIXTURE(ConfigFixture, "what is refused") {
     check_has(refusal(small + "17}}\n"), "model.lora.rank: found rank 17, allowed: up to 16, the full rank of layers.0.attention.k [16, 48]");
     check_has(refusal(small + "41, targets: [mlp]}}\n"), "found rank 41, allowed: up to 40, the full rank of layers.0.mlp.up [40, 48]");
     CHECK(refusal(small + "40, targets: [mlp]}}\n").empty());
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "many names in a model of many layers are looked up at once") {
+    const auto begin = std::chrono::steady_clock::now();
+    std::string names;
+    for (int i = 0; i < 10000; ++i) names += fmt::format("layers.{}, ", 99999 - 2 * i);
+    const std::string model = "model: {num_layers: 100000, hidden_size: 8, num_attention_heads: 1, lora: {rank: 1, targets: [" + names;
+    const std::string exclude = "comm: {compression: {method: bf16, exclude: [" + names;
+    CHECK(refusal(model + "q]}}\n" + exclude + "head]}}\n").empty());
+    const std::string told = refusal(model + "layers.100000]}}\n" + exclude + "layers.-1]}}\n");
+    check_has(told, "model.lora.targets: found 'layers.100000', which no matrix");
+    check_has(told, "comm.compression.exclude: found 'layers.-1', which no unit");
+    CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 60);
 }

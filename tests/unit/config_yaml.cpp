@@ -86,6 +86,9 @@ TEST_CASE_FIXTURE(ConfigFixture, "alias cycles and bombs are refused at once") {
     const std::string many = refusal(maps + "model: *b59\n");
     check_has(many, "more problems");
     CHECK(lines(many) == 201);
+    const std::string texts = "a: &a " + std::string(400000, 'x') + "\n";
+    check_has(refusal(texts + "data: {train: [*a, *a, *a]}\n"), "in.yaml:2:24: the texts that aliases stand for have more than 1048576 bytes in all");
+    check_has(refusal(texts + "b: {*a : 1, *a : 2, *a : 3}\n"), "the texts that aliases stand for");
     CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 60);
 }
 
@@ -104,6 +107,15 @@ TEST_CASE_FIXTURE(ConfigFixture, "long lines and deep nesting do not hang") {
     std::string keys = "model:\n";
     for (int i = 0; i < 50000; ++i) keys += fmt::format("  k{}: 1\n", i);
     check_has(refusal(keys), "and 49800 more problems");
+    std::string one_line = "model: {num_layers: [1";
+    for (int i = 0; i < 300000; ++i) one_line += ", 1";
+    check_has(refusal(one_line + "], bias: 7}\n"), "in.yaml:1:900033: model.bias: found '7'");
+    std::string weights = "data: {format: synthetic, split: \"1";
+    for (int i = 0; i < 300000; ++i) weights += ",1";
+    check_has(refusal(weights + "\"}\n"), "data.split: found '1,1,");
+    std::string names = "model";
+    for (int i = 0; i < 200000; ++i) names += ".m";
+    check_has(refusal(good, {names + "=1"}), "found a key of 200001 names, allowed: up to 16");
     CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 60);
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <csignal>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <thread>
 
@@ -108,6 +109,18 @@ TEST_CASE("a record is read back as it was written") {
     REQUIRE(back.evaluations.size() == 1);
     CHECK(back.evaluations[0].loss == 5.125);
     CHECK(files_in(directory.path()) == 1);
+}
+
+TEST_CASE("numbers that are none of bytes, or cannot be added up, are refused") {
+    for (const std::int64_t wrong : {std::int64_t{-2}, std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max() / 4}) {
+        const TemporaryDirectory directory;
+        RunRecord record = sample_record();
+        record.wire_sent[1] = wrong;
+        RecordWriter writer(directory.path());
+        writer.write(record);
+        const std::string said = message_of([&] { read_record(writer.path()); }, Exit::io_failed);
+        CHECK_MESSAGE(said.find(fmt::format("/wire/sent has {} in it", wrong)) != std::string::npos, said);
+    }
 }
 
 TEST_CASE("an empty run, before anything was measured, is a whole record") {

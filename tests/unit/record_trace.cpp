@@ -8,6 +8,7 @@
 #include "unit/record_sample.hpp"
 
 #include <doctest.h>
+#include <cmath>
 
 using namespace quadrille;
 
@@ -42,6 +43,14 @@ TEST_CASE("an empty trace is a whole file") {
     const auto path = directory.path() / "trace.h5";
     CHECK(Hdf5ImageReader(path.string(), read_file(path)).doubles("/trace/begin").empty());
     CHECK(inspect_record(path).find("without events") != std::string::npos);
+}
+
+TEST_CASE("events at no moment are refused, which cannot be put in order") {
+    for (const double moment : {std::nan(""), HUGE_VAL}) {
+        const TemporaryDirectory directory;
+        write_trace(directory.path(), {{"compute"}, {"matmul"}, {{7, 0, {{0, 0, 0.5, 1}, {0, 0, moment, moment}}}}});
+        CHECK_THROWS_WITH_AS(inspect_record(directory.path() / "trace.h5"), doctest::Contains("an event that begins or ends at no moment"), Error);
+    }
 }
 
 TEST_CASE("inspect sums a trace up by queue and by kind of op") {

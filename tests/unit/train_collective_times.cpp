@@ -25,7 +25,8 @@ TEST_CASE("rows of bench collectives --json") {
 }
 
 TEST_CASE("what is no such file is refused by name") {
-    for (const char* text : {"[]", "{}", "3", "[1, 2]", "[{\"name\": \"all_reduce\"}]", "[{\"name\": \"all_reduce\", \"algorithm\": \"ring\"}]"}) {
+    for (const char* text : {"[]", "{}", "3", "[1, 2]", "[{\"name\": \"all_reduce\"}]", "[{\"name\": \"all_reduce\", \"algorithm\": \"ring\"}]",
+                             "[{name: all_reduce, algorithm: ring, ranks: 2, bytes: 8, seconds: inf}]"}) {
         try {
             parse_collective_times(text, "times.json", "");
             FAIL("taken: ", text);

@@ -41,6 +41,8 @@ TEST_CASE_FIXTURE(Groups, "version 2: the tightest of the groups around the proc
     CHECK(left() == 50 * mib);
     write("root/slurm/memory.current", std::to_string(70 * mib));
     CHECK(left() == 0);
+    write("membership", "0:://slurm//job/\n");  // not what systems write, and no way without an end
+    CHECK(left() == 0);
 }
 
 TEST_CASE_FIXTURE(Groups, "version 1: the memory controller's line among the others; a huge limit is none") {
