@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # tests/run.sh [options] [ctest arguments]   installs what is missing, builds, and runs every test that this machine can run.
 #
-#   --label LABEL         only tests with this label (unit, kernels, mpi, same_loss, golden, fault, report, jobs, bench, threads)
+#   --label LABEL         only tests with this label (unit, kernels, mpi, same_loss, golden, fault, report, jobs, fuzz, bench, threads)
 #   --sanitize address    AddressSanitizer and UBSan, in build-address; default labels: unit and mpi
 #   --sanitize thread     ThreadSanitizer with clang, one compute thread, in build-thread; default label: threads
+#   --fuzz [SECONDS]      libFuzzer with clang, AddressSanitizer and UBSan, in build-fuzz; label: fuzz. A fixed number of inputs, the same each time;
+#                         with SECONDS each fuzzer runs for so long, and goes on from what it has found before
 #
 # Without --sanitize it builds on what the quickstart has built. With QUADRILLE_WERROR=ON in the environment, as in .ci/run, warnings are errors.
 # A test that cannot run here is skipped and says why in its output (ctest -V shows it). ctest's summary comes last.
@@ -15,6 +17,10 @@ while [[ $# -gt 0 ]]; do
     case $1 in
         --label) label=$2 && shift ;;
         --sanitize) sanitize=$2 && shift ;;
+        --fuzz)
+            sanitize=fuzzer
+            if [[ ${2:-} =~ ^[0-9]+$ ]]; then export FUZZ_SECONDS=$2 && shift; fi
+            ;;
         -h | --help) sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" && exit 0 ;;
         *) ctest_arguments+=("$1") ;;
     esac
@@ -40,6 +46,14 @@ case $sanitize in
         # No suppressions, which would hide races of ours too: what the MPI library does by itself is left out by the first option, and with
         # one compute thread there is no OpenMP team, whose locks ThreadSanitizer does not know.
         export TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:second_deadlock_stack=1
+        ;;
+    fuzzer)
+        build=build-fuzz
+        setup+=(-DQUADRILLE_SANITIZE=fuzzer-no-link,address,undefined -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O1")
+        labels=(fuzz)
+        export CC=clang CXX=clang++
+        export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
+        export ASAN_OPTIONS=quarantine_size_mb=32 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
         ;;
     *) echo "run.sh: --sanitize '$sanitize' is neither address nor thread" >&2 && exit 2 ;;
 esac

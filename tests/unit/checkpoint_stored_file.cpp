@@ -32,7 +32,8 @@ std::string said_of(const std::function<hid_t(hid_t file)>& make) {
     }
     seal_file(file, tensors);
     try {
-        CHECK(read_structures(directory.path()).tensors.size() == 1);
+        const Checkpoint read = read_structures(directory.path());
+        CHECK(read.tensors.size() == 1);
     } catch (const Damaged& e) {
         return e.what();
     }

@@ -6,6 +6,7 @@
 
 #include <doctest.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -60,6 +61,9 @@ inline std::size_t lines(const std::string& text) {
     for (const char c : text) count += c == '\n';
     return count;
 }
+
+// Of this process: what hangs takes many, however busy the machine is.
+inline double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 // Shows the whole text when a part is missing.
 inline void check_has(const std::string& text, const std::string& part, quadrille::Location at = quadrille::Location::current()) {

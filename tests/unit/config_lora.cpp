@@ -3,8 +3,6 @@
 
 #include "config/aliases.hpp"
 
-#include <chrono>
-
 using namespace quadrille;
 
 TEST_CASE_FIXTURE(ConfigFixture, "no adapters: left out, null, or an override that takes them back") {
@@ -61,7 +59,7 @@ TEST_CASE_FIXTURE(ConfigFixture, "what is refused") {
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "many names in a model of many layers are looked up at once") {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = cpu_seconds();
     std::string names;
     for (int i = 0; i < 10000; ++i) names += fmt::format("layers.{}, ", 99999 - 2 * i);
     const std::string model = "model: {num_layers: 100000, hidden_size: 8, num_attention_heads: 1, lora: {rank: 1, targets: [" + names;
@@ -70,5 +68,5 @@ TEST_CASE_FIXTURE(ConfigFixture, "many names in a model of many layers are looke
     const std::string told = refusal(model + "layers.100000]}}\n" + exclude + "layers.-1]}}\n");
     check_has(told, "model.lora.targets: found 'layers.100000', which no matrix");
     check_has(told, "comm.compression.exclude: found 'layers.-1', which no unit");
-    CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 60);
+    CHECK(cpu_seconds() - begin < 30);
 }

@@ -2,8 +2,6 @@
 
 #include "config/yaml_reader.hpp"
 
-#include <chrono>
-
 using namespace quadrille;
 
 namespace {
@@ -72,7 +70,7 @@ TEST_CASE_FIXTURE(ConfigFixture, "merge keys are refused, never ignored") {
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "alias cycles and bombs are refused at once") {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = cpu_seconds();
     check_has(refusal("model: &m {num_layers: *m}\n"), "in.yaml:1:24: this alias stands inside its own anchor");
     check_has(refusal("model: &m [*m, *m]\n"), "inside its own anchor");
     check_has(refusal("&m model: {num_layers: *m}\n"), "model.num_layers: found 'model'");
@@ -89,11 +87,11 @@ TEST_CASE_FIXTURE(ConfigFixture, "alias cycles and bombs are refused at once") {
     const std::string texts = "a: &a " + std::string(400000, 'x') + "\n";
     check_has(refusal(texts + "data: {train: [*a, *a, *a]}\n"), "in.yaml:2:24: the texts that aliases stand for have more than 1048576 bytes in all");
     check_has(refusal(texts + "b: {*a : 1, *a : 2, *a : 3}\n"), "the texts that aliases stand for");
-    CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 60);
+    CHECK(cpu_seconds() - begin < 30);
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "long lines and deep nesting do not hang") {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = cpu_seconds();
     const std::string megabyte(1 << 20, 'x');
     CHECK(load("model: {num_layers: 4}\n# " + megabyte + "\n").model.num_layers == 4);
     const std::string text = refusal("model: {normalization: " + megabyte + "}\n");
@@ -109,14 +107,14 @@ TEST_CASE_FIXTURE(ConfigFixture, "long lines and deep nesting do not hang") {
     check_has(refusal(keys), "and 49800 more problems");
     std::string one_line = "model: {num_layers: [1";
     for (int i = 0; i < 300000; ++i) one_line += ", 1";
-    check_has(refusal(one_line + "], bias: 7}\n"), "in.yaml:1:900033: model.bias: found '7'");
+    check_has(refusal(one_line + "], bias: 7}\n"), "in.yaml:1:900032: model.bias: found '7'");
     std::string weights = "data: {format: synthetic, split: \"1";
     for (int i = 0; i < 300000; ++i) weights += ",1";
     check_has(refusal(weights + "\"}\n"), "data.split: found '1,1,");
     std::string names = "model";
     for (int i = 0; i < 200000; ++i) names += ".m";
     check_has(refusal(good, {names + "=1"}), "found a key of 200001 names, allowed: up to 16");
-    CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 60);
+    CHECK(cpu_seconds() - begin < 30);
 }
 
 TEST_CASE_FIXTURE(ConfigFixture, "standard input") {
