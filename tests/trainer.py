@@ -23,6 +23,7 @@ except ImportError as error:
     print(f"skipped: {error} for {sys.executable}; on Debian: apt-get install python3-h5py python3-numpy")
     sys.exit(SKIPPED)
 
+FULL = os.environ.get("QUADRILLE_FULL", "0") not in ("", "0", "OFF")  # whole crosses where usually a part of them is run
 LAUNCH = pathlib.Path(__file__).resolve().parents[1] / "jobscripts/launch.sh"
 
 

@@ -3,9 +3,13 @@
 A split is a line of words: `dp2 tp2 pp4 sp2` the grid, `v2` virtual stages, a schedule's, method's, layout's or recompute's name, `megatron-sp`
 for tensor.sequence_parallel, `zero2 shard4 prefetch0` for sharding, `micro2` the micro batch, anything with `=` an override as on the command
 line. What is not named is left out of the input, so defaults are exercised too.
+
+GROUPS has them all, and they run under QUADRILLE_FULL=1. Usually those of CHOSEN run: where a group crosses values, so many that every two of them
+that meet in the group still do.
 """
 import dataclasses
-import itertools
+
+from crosses import covering, meeting
 
 WORDS = {
     "gpipe": "pipeline.schedule=gpipe",
@@ -148,21 +152,6 @@ def near(name, split, method, *more, steps=200, band):
                 f"{split} train.steps={steps} optimizer.lr=3e-4", last=band, lossy=True)
 
 
-def covering(factors):
-    """Rows of one value of each factor such that every two values of two factors meet in some row; greedy, always the same ones."""
-    open_pairs = {pair: None for i, a in enumerate(factors) for b in range(i + 1, len(factors)) for pair in
-                  itertools.product([(i, x) for x in a], [(b, y) for y in factors[b]])}
-    rows = []
-    while open_pairs:
-        row = dict(next(iter(open_pairs)))
-        for i in (i for i in range(len(factors)) if i not in row):
-            row[i] = max(factors[i], key=lambda x: sum(tuple(sorted(((i, x), other))) in open_pairs for other in row.items()))
-        for pair in itertools.combinations(sorted(row.items()), 2):
-            open_pairs.pop(pair, None)
-        rows.append([row[i] for i in range(len(factors))])
-    return rows
-
-
 def homes(models, ranks, shards, turn):
     """Stages, shards, recompute, offload and schedules in pairs: bit for bit the same grid and stage without recompute and offload."""
     def offload(kind, *tiers):
@@ -174,6 +163,12 @@ def homes(models, ranks, shards, turn):
     for number, (schedule, stage, shard, *ways) in enumerate(covering(turned)):
         split = " ".join(filter(None, [ranks, schedule, stage, shard]))
         yield from bits(models[number % len(models)], split, " ".join(filter(None, ways)))
+
+
+def words(case):
+    """The values that meet in a case: its model, the words of its split, and those that its reference has in their place."""
+    split, reference = case.split.split(), case.reference.split()
+    return {case.model, *split, *(f"not {word}" for word in reference if word not in split), *(["again"] if split == reference else [])}
 
 
 GROUPS = {
@@ -358,8 +353,8 @@ GROUPS = {
                            "offload.gradients=cpu", "offload.activations=cpu", "offload.activations=nvme",
                            "offload.optimizer=nvme offload.parameters=nvme offload.gradients=cpu offload.activations=nvme")),
     ],
-    "homes": [*homes(["deep", "deep-llama"], "dp4", ["shard2", "", "shard1"], 0), *homes(["odd"], "dp3", ["", "shard1", "shard3"], 1)],
-    "homes-grids": [*homes(["lora-deep"], "dp2 tp2", ["", "shard2", "shard1"], 2), *homes(["dropout-llama"], "dp2 sp2", ["shard1", "", "shard2"], 3)],
+    "homes": [*homes(["deep", "deep-llama"], "dp4", ["shard2", "", "shard1"], 0), *homes(["odd"], "dp3", ["", "shard1", "shard3"], 1),
+              *homes(["lora-deep"], "dp2 tp2", ["", "shard2", "shard1"], 2), *homes(["dropout-llama"], "dp2 sp2", ["shard1", "", "shard2"], 3)],
     "lora": [
         *close("lora", "dp2", "dp8", "tp2", "tp8", "tp2 megatron-sp", "pp2", "pp4", "sp2", "sp8", "sp2 ulysses", "dp2 tp2", "dp2 pp2", "dp2 sp2",
                "tp2 pp2", "tp2 sp2", "pp2 sp2", "dp2 tp2 pp2", "tp2 pp2 sp2 megatron-sp", "dp2 micro2"),
@@ -434,3 +429,6 @@ GROUPS = {
             "prefetch3", "comm.max_count=1000", "offload.gradients=cpu"))),
     ],
 }
+
+# Triples are of three by their purpose.
+CHOSEN = {group: cases if group == "triples" else meeting(cases, words) for group, cases in GROUPS.items()}

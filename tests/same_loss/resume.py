@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from trainer import Trainer, check_ledgers, h5py, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
+from trainer import FULL, Trainer, check_ledgers, h5py, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
 
 import resumed  # noqa: E402
 import terms  # noqa: E402
@@ -192,7 +192,7 @@ def rates(lab):
     changes = "train.steps=20 optimizer.warmup_steps=4 optimizer.lr_schedule=cosine checkpoint.interval=1 checkpoint.keep=0 train.global_batch_size=1"
     straight, _ = lab.record("tiny", "", "run", changes, fresh=True)
     complaints = []
-    for step in range(1, 20):
+    for step in range(1, 20) if FULL else (1, 3, 4, 5, 10, 19):
         again, _ = lab.record("tiny", "", "again", f"{changes} checkpoint.resume={lab.step('run', step)}", fresh=True)
         complaints += [f"from step {step}: {c}" for c in same_rows(again, straight, step + 1)]
     return complaints, f"{straight['steps/learning_rate'].tolist()[:6]}, ..."
@@ -221,19 +221,20 @@ def differences(again, straight, step):
 
 
 def pairs(lab, writer):
-    """What `writer` saves, every reader goes on from: the next loss, and those after, are the writer's to rounding."""
+    """What `writer` saves, every reader goes on from (usually every other, in turn): the next loss, and those after, are the writer's to rounding."""
     model = "odd-llama" if "tp3" in writer else "llama"
     batch = "train.global_batch_size=12 train.steps=6 checkpoint.interval=3 checkpoint.keep=0"
     straight, _ = lab.record(model, writer, "run", batch, fresh=True)
     complaints, worst = [], 0.0
-    for reader in READERS:
+    readers = READERS if FULL else READERS[WRITERS.index(writer) % 2::2]
+    for reader in readers:
         if model == "odd-llama":
             reader = reader.replace("pp4", "pp2").replace("tp2", "tp3").replace("dp2 tp3", "tp3").replace("sp2 ulysses ", "")
         again, _ = lab.record(model, reader, "again", f"{batch} checkpoint.resume={lab.step('run', 3)}", fresh=True)
         wrong, off = differences(again, straight, 3)
         complaints += [f"read by '{reader}': {w}" for w in wrong]
         worst = max(worst, off)
-    return complaints, f"{len(READERS)} readers; relative difference {worst:.1e} at the next step"
+    return complaints, f"{len(readers)} readers; relative difference {worst:.1e} at the next step"
 
 
 def empty_slices(lab):

@@ -11,9 +11,11 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from trainer import Trainer, check_ledgers, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
+from trainer import FULL, Trainer, check_ledgers, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
 
-from cases import GROUPS, MODELS, overrides  # noqa: E402
+from cases import CHOSEN, GROUPS, MODELS, overrides  # noqa: E402
+
+STEPS = 6  # of a run, unless its split says otherwise: a wrong update shows in the step after it, and a small one grows from step to step
 
 
 class Runs:
@@ -32,7 +34,8 @@ class Runs:
         return self.done[key]
 
     def run(self, model, split):
-        source = MODELS[model] | {"data": MODELS[model]["data"] | {"train": [str(self.text)]}, "offload": {"nvme_path": str(self.text.parent)}}
+        source = MODELS[model] | {"data": MODELS[model]["data"] | {"train": [str(self.text)]}, "offload": {"nvme_path": str(self.text.parent)},
+                                  "train": MODELS[model]["train"] | {"steps": STEPS}}
         changes, ranks = overrides(split)
         result = self.trainer.train(source, ranks, [*changes, "output.overwrite=true"])
         if result.exit_code != 0:
@@ -83,7 +86,8 @@ def check_case(runs, case):
 
 def main():
     arguments = parse_arguments(__doc__.splitlines()[0])
-    cases = [case for group in arguments.group or GROUPS for case in GROUPS[group]]
+    groups = GROUPS if FULL else CHOSEN
+    cases = [case for group in arguments.group or groups for case in groups[group]]
     with tempfile.TemporaryDirectory(prefix="same_loss-") as folder:
         text = pathlib.Path(folder) / "counting.txt"
         write_counting_text(text)
