@@ -7,6 +7,8 @@
 #   --fuzz [SECONDS]      libFuzzer with clang, AddressSanitizer and UBSan, in build-fuzz; label: fuzz. A fixed number of inputs, the same each time;
 #                         with SECONDS each fuzzer runs for so long, and goes on from what it has found before
 #
+# QUADRILLE_FULL=ON in the environment runs whole crosses of cases, where usually so many run that every two values meet, and under a sanitizer all
+# subjects and numbers of ranks too.
 # Without --sanitize it builds on what the quickstart has built. With QUADRILLE_WERROR=ON in the environment, as in .ci/run, warnings are errors.
 # A test that cannot run here is skipped and says why in its output (ctest -V shows it). ctest's summary comes last.
 set -euo pipefail
@@ -27,7 +29,7 @@ while [[ $# -gt 0 ]]; do
     shift
 done
 
-build=build setup=(--tests) labels=("$label")
+build=build setup=(--tests "-DQUADRILLE_FULL=${QUADRILLE_FULL:-OFF}") labels=("$label")
 case $sanitize in
     '') ;;
     address)

@@ -107,6 +107,7 @@ void many_pairs(const Config& model) {
     const std::vector<Case> all = cases(model);
     for (std::size_t i = 0; i < all.size(); ++i) {
         if (ranks_of(all[i].config) < world().size()) continue;  // smaller worlds save those
+        if (QUADRILLE_SAMPLED && i % 2 == (model.model.activation == Activation::swiglu)) continue;
         const SharedDirectory directory;
         save(all[i].config, directory.path(), nvme.path(), i % 2 == 1);  // half of them behind training
         world().barrier();

@@ -13,7 +13,8 @@ namespace {
 
 constexpr Algorithm algorithms[] = {Algorithm::ring, Algorithm::shared, Algorithm::hierarchical, Algorithm::native};
 constexpr MoveKind kinds[] = {MoveKind::all_reduce, MoveKind::reduce_scatter, MoveKind::all_gather};
-constexpr std::int64_t million5 = 5'000'003;
+constexpr std::int64_t million5 = QUADRILLE_SAMPLED ? 500'003 : 5'000'003;
+constexpr int repeats = QUADRILLE_SAMPLED ? 6 : 20;
 
 std::vector<int> everyone() {
     std::vector<int> all(static_cast<std::size_t>(world().size()));
@@ -96,13 +97,13 @@ void wait_about(double seconds) {
     }
 }
 
-// Twenty times by one and the other, each time with other delays before each rank begins, and other segments and messages: the same bits.
+// `repeats` times by one and the other, each time with other delays before each rank begins, and other segments and messages: the same bits.
 void check_repeats(Algorithm one, Algorithm other) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
         with_type(dtype, 23, everyone(), world().rank(), [&](const auto& maker) {
             using T = typename decltype(maker.blank(0))::value_type;
             std::vector<std::vector<T>> first;
-            for (int repeat = 0; repeat < 20; ++repeat) {
+            for (int repeat = 0; repeat < repeats; ++repeat) {
                 EngineOptions options = options_of(repeat % 2 == 0 ? one : other);
                 options.segment_bytes = repeat % 3 == 0 ? 4096 : 256 << 10;
                 options.max_count = repeat % 5 == 0 ? 1000 : 0;

@@ -3,6 +3,7 @@
 #include "mpi_main.hpp"
 #include "runtime/addresses.hpp"
 #include "runtime_train.hpp"
+#include "sampled.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -22,10 +23,11 @@ std::vector<Split> splits() {
         default: return {};
     }
 }
-// Over tp copies of a parameter must be sent alike.
+// Over tp copies of a parameter must be sent alike. In a sample some splits take one pair of methods, some the other.
 std::vector<CompressionMethod> methods_on(const Split& s) {
     if (s.tp > 1) return {CompressionMethod::bf16};
-    return {CompressionMethod::bf16, CompressionMethod::fp16, CompressionMethod::topk, CompressionMethod::qsgd};
+    return sampled(std::vector{CompressionMethod::bf16, CompressionMethod::fp16, CompressionMethod::topk, CompressionMethod::qsgd}, 2,
+                   s.shard > 0 || s.sp > 1);
 }
 Config on_split(const Config& c, const Split& s) {
     Config out = on_grid(c, s.dp, s.tp, s.pp, s.sp);

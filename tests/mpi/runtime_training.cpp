@@ -49,7 +49,7 @@ void check_same(const Trained& grid, const Trained& one, double tolerance) {
 
 struct Grids { int dp, tp, pp, sp; };
 std::vector<Grids> grids(int ranks) {
-    constexpr int longest = QUADRILLE_SANITIZED ? 2 : 8;  // of an axis
+    constexpr int longest = QUADRILLE_SAMPLED ? 2 : 8;  // of an axis
     std::vector<Grids> out;
     for (const int dp : {1, 2, 4, 8})
         for (const int tp : {1, 2, 4})

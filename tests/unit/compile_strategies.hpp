@@ -1,6 +1,7 @@
 // Strategies by name, the words they are made of, and what holds for each. Run by the interpreter, in float64.
 #pragma once
 #include "compile_fixture.hpp"
+#include "sampled.hpp"
 
 #include <doctest.h>
 
@@ -34,10 +35,10 @@ inline auto scheduled(Schedule s, int virtual_stages = 1) {
     return [=](Config& c) { c.pipeline.schedule = s, c.pipeline.virtual_stages = virtual_stages; };
 }
 
-// Every strategy gives the numbers of the program for one rank, and the verifier accepts it.
-inline void check_numbers(const std::vector<Strategy>& strategies) {
+// Every strategy gives the numbers of the program for one rank, and the verifier accepts it. Where they are sampled, `turn` says which it is.
+inline void check_numbers(const std::vector<Strategy>& strategies, int turn = 0) {
     double worst = 0;
-    for (const Strategy& s : strategies) {
+    for (const Strategy& s : sampled(strategies, 3, static_cast<std::size_t>(turn))) {
         CAPTURE(s.name);
         const Subject subject(s.config);
         const auto& programs = subject.compiled.programs;
@@ -86,8 +87,8 @@ inline void check_gradient(Config c) {
 }
 
 // Evaluation gives the loss of training's first step, and changes nothing.
-inline void check_evaluation(const std::vector<Strategy>& strategies) {
-    for (const Strategy& s : strategies) {
+inline void check_evaluation(const std::vector<Strategy>& strategies, int turn = 0) {
+    for (const Strategy& s : sampled(strategies, 3, static_cast<std::size_t>(turn))) {
         if (s.config.model.hidden_dropout > 0) continue;
         CAPTURE(s.name);
         const Subject subject(s.config);

@@ -59,9 +59,9 @@ std::vector<Strategy> at_stage(int stage) {
 
 }  // namespace
 
-TEST_CASE("stage 1") { check_numbers(at_stage(1)); }
-TEST_CASE("stage 2") { check_numbers(at_stage(2)); }
-TEST_CASE("stage 3") { check_numbers(at_stage(3)); }
+TEST_CASE("stage 1") { check_numbers(at_stage(1), 1); }
+TEST_CASE("stage 2") { check_numbers(at_stage(2), 2); }
+TEST_CASE("stage 3") { check_numbers(at_stage(3), 3); }
 
 TEST_CASE("stage 3, fetched ahead or not, and kept or not") {
     const Config two = on_grid(small_gpt(4), 2, 1, 1, 1), four = on_grid(small_gpt(4), 2, 1, 2, 1);
@@ -92,5 +92,5 @@ TEST_CASE("sgd, without clipping, at every stage") {
 }
 
 TEST_CASE("evaluation, at every stage") {
-    for (const int stage : {1, 2, 3}) check_evaluation(at_stage(stage));
+    for (const int stage : {1, 2, 3}) check_evaluation(at_stage(stage), stage);
 }

@@ -36,7 +36,7 @@ NvmeOptions options(const TemporaryDirectory& directory, const Variant& v, std::
 
 TEST_CASE("tensors of any size, in memory anywhere, come back as they were") {
     const TemporaryDirectory directory;
-    constexpr std::int64_t most = (5 << 20) + 12345;
+    constexpr std::int64_t most = ((QUADRILLE_SAMPLED ? 1 : 5) << 20) + 12345;
     const std::vector<std::int64_t> sizes = {1, 4, 511, 512, 513, 4095, 4096, 4097, 8 * 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, most};
     for (const Variant& v : variants)
         for (const auto& [block, depth] : {std::pair{512, 64}, {5000, 1}, {64 << 10, 64}, {4 << 20, 2}}) {
