@@ -66,4 +66,4 @@ jobscripts/setup.sh --build "$build" "${setup[@]}"
 
 # A label stands for itself alone: -L takes a regular expression.
 [[ -z ${labels[0]} ]] || ctest_arguments+=(-L "^($(IFS='|' && echo "${labels[*]}"))\$")
-exec ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)" "${ctest_arguments[@]}"
+exec ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$((2 * $(nproc)))" "${ctest_arguments[@]}"

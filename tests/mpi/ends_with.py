@@ -3,6 +3,7 @@
 In the words a .* stands for anything on that line; all else stands for itself. Nothing that the job has started may be left.
 """
 import argparse
+import os
 import pathlib
 import re
 import subprocess
@@ -10,12 +11,14 @@ import sys
 import time
 
 
-def processes(program):
-    """The ids of the processes of this program, by /proc."""
+def processes(program, mark):
+    """The ids of the processes of this program that were started with `mark` in their environment, by /proc."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and (entry / "cmdline").read_bytes().split(b"\0")[0].decode() == program:
+            if not entry.name.isdigit() or (entry / "cmdline").read_bytes().split(b"\0")[0].decode() != program:
+                continue
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
                 found.append(int(entry.name))
         except (OSError, UnicodeDecodeError):
             pass
@@ -29,7 +32,8 @@ def main():
     parser.add_argument("command", nargs="+")
     arguments = parser.parse_args()
     program = next(word for word in arguments.command if pathlib.Path(word).name.startswith("test_"))
-    before = set(processes(program))
+    job = f"QUADRILLE_TEST_JOB={os.getpid()}"  # other jobs of the program may run at the same time
+    os.environ.update([job.split("=")])
     begin = time.monotonic()
     ended = subprocess.run(arguments.command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50, check=False)
     seconds = time.monotonic() - begin
@@ -40,7 +44,7 @@ def main():
     reports = len(re.findall(r"comm\.(?:watchdog|check): ", ended.stderr))
     if reports != (arguments.code == 6):
         complaints.append(f"{reports} reports")
-    while (left := set(processes(program)) - before) and time.monotonic() - begin < seconds + 5:
+    while (left := processes(program, job.encode())) and time.monotonic() - begin < seconds + 5:
         time.sleep(0.05)
     complaints += [f"left running: {left}"] if left else []
     print(f"exit {ended.returncode} after {seconds:.1f} s\n{ended.stderr[-6000:]}", *complaints, sep="\n")
