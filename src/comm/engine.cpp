@@ -19,7 +19,7 @@ Engine::Engine(World& world, const EngineOptions& options) : state_(std::make_un
             "engine options: segment_bytes a multiple of 64, max_count >= 0");
     const std::int64_t threads = std::int64_t{options.compute_threads} * world.cpu_sharers();
     if (threads > world.cpus()) s.waits_on = Backoff::Core::shared;
-    if (threads + world.cpu_sharers() > world.cpus()) s.serves_on = Backoff::Core::background;
+    if (!world.spares_a_core(options.compute_threads)) s.serves_on = Backoff::Core::background;
     if (options.algorithm == Algorithm::native) s.native_types.emplace();
     if (shares_memory(options.algorithm)) s.shared_left = world.min(options.shared_room.value_or(SharedMemory::room() / 2) / world.node_size());
     allow_short_sleeps();
@@ -135,7 +135,7 @@ bool Engine::done(const Ticket& ticket) {
 }
 
 void Engine::wait(const Ticket& ticket) {
-    if (!State::over(ticket)) state_->wait_until([&ticket] { return State::over(ticket); });
+    if (!State::over(ticket)) state_->wait_until(state_->lock_as_caller(), [&ticket] { return State::over(ticket); });
 }
 
 void Engine::fail(std::exception_ptr why) {
@@ -147,12 +147,9 @@ Evidence& Engine::evidence() { return state_->world.evidence(); }
 
 void Engine::run(const Move& move, MoveTimes* times) {
     State& s = *state_;
-    Ticket ticket;
-    {
-        const auto lock = s.lock_as_caller();
-        ticket = s.guarded([&] { return s.submit(move, {}, times); });
-    }
-    wait(ticket);
+    auto lock = s.lock_as_caller();
+    const Ticket ticket = s.guarded([&] { return s.submit(move, {}, times); });
+    s.wait_until(std::move(lock), [&ticket] { return State::over(ticket); });
 }
 
 }  // namespace quadrille

@@ -71,13 +71,14 @@ Ticket Engine::State::submit(const Move& move, std::span<const Ticket> after, Mo
         tag = lane.next_tag;
         lane.next_tag = (lane.next_tag + 1) % collective_tags;
     }
-    work->assign(move, after, times, lane, tag);
+    const double issued = now();
+    work->assign(move, after, times, lane, tag, issued);
     (lane.first == nullptr ? lane.first : lane.last->next) = work;
     lane.last = work;
     if (lane.first == work) waiting.push_back(&lane);
     ++in_flight;
     const Ticket ticket(work, work->generation());
-    begin_waiting();
+    begin_waiting(issued);
     return ticket;
 }
 
@@ -90,22 +91,24 @@ Engine::State::Group* Engine::State::group_of(const Work& work) {
 
 bool Engine::State::can_begin(const Work& work) {
     const Group* group = group_of(work);
-    if (group != nullptr && group->places[static_cast<std::size_t>(group->next_place)].taken) return false;
+    if (group != nullptr && !group->places[static_cast<std::size_t>(group->next_place)].free()) return false;
     return std::all_of(work.after().begin(), work.after().end(), over);
 }
 
-// Begins all moves that may. One that ends at once (nothing to exchange) may let others begin, hence the outer loop.
-bool Engine::State::begin_waiting() {
+// Begins all moves that may, the first of them at `at`. One that ends at once (nothing to exchange) may let others begin, hence the outer loop.
+bool Engine::State::begin_waiting(double at) {
     bool any = false, again = true;
     while (again) {
         again = false;
         for (std::size_t k = 0; k < waiting.size();) {
             Lane& lane = *waiting[k];
-            while (lane.first != nullptr && can_begin(*lane.first) && agreed(lane)) {
+            while (lane.first != nullptr && can_begin(*lane.first)) {
+                if (any) at = now();
+                if (!agreed(lane, at)) break;
                 Work& work = *lane.first;
                 lane.first = work.next;
                 lane.arrived = false;
-                begin(work);
+                begin(work, at);
                 again = any = true;
             }
             if (lane.first == nullptr)
@@ -118,11 +121,11 @@ bool Engine::State::begin_waiting() {
 }
 
 // From here on this rank is not the one that the others wait for. True unless the members have yet to agree on the lane's first move.
-bool Engine::State::agreed(Lane& lane) {
+bool Engine::State::agreed(Lane& lane, double at) {
     if (!lane.arrived) {
         lane.arrived = true;
         ++lane.entered;
-        lane.first->evidence = world.evidence().entered(lane.evidence, lane.entered, lane.first->move(), now());
+        lane.first->evidence = world.evidence().entered(lane.evidence, lane.entered, lane.first->move(), at);
         if (lane.handshake) lane.handshake->begin(lane.first->move(), lane.entered);
     }
     return !lane.handshake || lane.handshake->agreed();
@@ -145,7 +148,7 @@ Channel Engine::State::group_channel(const Group& group) const {
     return channel;
 }
 
-void Engine::State::begin(Work& work) {
+void Engine::State::begin(Work& work, double at) {
     const Move& move = work.move();
     const int lane = work.lane().group;
     Channel channel = lane < 0 ? message_channel(move) : group_channel(groups[static_cast<std::size_t>(lane)]);
@@ -166,15 +169,16 @@ void Engine::State::begin(Work& work) {
         channel.levels = &group->levels;
         algorithm = algorithm_for(group->service.algorithm, move, channel.members, options.times);
     }
-    work.enter(channel, algorithm, taken);
+    work.enter(channel, algorithm, taken, at);
     if (work.finished()) return retire(work);
     active[static_cast<int>(move.priority)].push_back(&work);
 }
 
 void Engine::State::retire(Work& work) {
     if (Group* group = group_of(work)) group->places[static_cast<std::size_t>(work.place())].taken = false;
-    work.retire();
-    world.evidence().left(work.evidence, now());
+    const double at = now();
+    work.retire(at);
+    world.evidence().left(work.evidence, at);
     --in_flight;
     spare.push_back(&work);
 }
@@ -198,7 +202,7 @@ bool Engine::State::drive_list(std::vector<Work*>& list) {
 bool Engine::State::drive() {
     bool moved = drive_list(active[static_cast<int>(Priority::urgent)]);
     if (!moved) moved = drive_list(active[static_cast<int>(Priority::bulk)]);
-    if (!waiting.empty()) moved |= begin_waiting();
+    if (!waiting.empty()) moved |= begin_waiting(now());
     if (moved) world.evidence().beat();
     return moved;
 }

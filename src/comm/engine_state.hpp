@@ -46,6 +46,8 @@ struct Place {
     MPI_Comm collectives = MPI_COMM_NULL;  // native
     SharedPlace shared;                    // shared
     bool taken = false;
+
+    bool free() const { return !taken && shared.drained(); }
 };
 
 struct Engine::State {
@@ -105,11 +107,11 @@ struct Engine::State {
     Lane& lane_of(const Move& move);
     void validate(const Move& move) const;
     Ticket submit(const Move& move, std::span<const Ticket> after, MoveTimes* times);
-    bool begin_waiting();
+    bool begin_waiting(double at);
     Group* group_of(const Work& work);
     bool can_begin(const Work& work);
-    bool agreed(Lane& lane);
-    void begin(Work& work);
+    bool agreed(Lane& lane, double at);
+    void begin(Work& work, double at);
     Channel message_channel(const Move& move) const;
     Channel group_channel(const Group& group) const;
     bool drive();
@@ -119,7 +121,7 @@ struct Engine::State {
     auto guarded(F f);
     std::unique_lock<std::mutex> lock_as_caller();
     template <class Over>
-    void wait_until(Over is_over);
+    void wait_until(std::unique_lock<std::mutex> lock, Over is_over);
     void serve();
 };
 
@@ -135,32 +137,31 @@ auto Engine::State::guarded(F f) {
     }
 }
 
+// Takes the lock from a caller who holds it, and gives it away between two looks.
 template <class Over>
-void Engine::State::wait_until(Over is_over) {
-    {
-        const auto lock = lock_as_caller();
-        ++waiters;
-    }
+void Engine::State::wait_until(std::unique_lock<std::mutex> lock, Over is_over) {
+    const auto ended = [&] { return is_over() || failed.load(std::memory_order_acquire); };
+    ++waiters;
     Backoff backoff(waits_on);
-    while (!is_over() && !failed.load(std::memory_order_acquire)) {
+    while (!ended()) {
         bool moved = false;
-        if (std::unique_lock lock(mutex, std::try_to_lock); lock && !failure) {
+        if (lock.owns_lock() || lock.try_lock()) {
             try {
                 moved = guarded([this] { return drive(); });
             } catch (...) {  // kept by guarded, rethrown below once the books are straight
             }
+            if (ended()) break;
+            lock.unlock();
         }
         if (moved)
             backoff.reset();
-        else if (!is_over())
+        else
             backoff.idle();
     }
-    bool others = false;
-    {
-        const auto lock = lock_as_caller();
-        --waiters;
-        others = in_flight > 0 && waiters == 0;
-    }
+    if (!lock.owns_lock()) lock = lock_as_caller();
+    --waiters;
+    const bool others = in_flight > 0 && waiters == 0;
+    lock.unlock();
     if (others) wake.notify_one();
     check_failure();
 }

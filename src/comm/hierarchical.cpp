@@ -34,7 +34,7 @@ Hierarchical::Phase Hierarchical::phase(std::int64_t i) const {
 bool Hierarchical::advance() {
     if (finished()) return false;
     bool moved = carrier_->advance();
-    while (carrier_->finished()) {
+    while (carrier_->finished() && channel_->shared->drained()) {  // messages pass through the memory that was shared before
         moved = true;
         if (++phase_ == phases_) break;
         begin_phase();

@@ -9,7 +9,8 @@ namespace quadrille {
 namespace {
 
 constexpr std::int64_t line = 64;                    // bytes that members write apart
-constexpr std::int64_t exchanged_bytes = 128 << 10;  // of the whole buffer, up to which a wait costs more than a sum
+constexpr std::int64_t exchanged_bytes = 128 << 10;  // of the whole buffer, up to which a wait costs more than a sum,
+constexpr std::int64_t summed_bytes = 16 << 10;      // and of what everybody sums beyond what two members would
 constexpr std::int64_t streamed_bytes = 32 << 20;    // and from which on it is in no cache anyway
 
 }  // namespace
@@ -17,8 +18,10 @@ constexpr std::int64_t streamed_bytes = 32 << 20;    // and from which on it is 
 void Shared::begin() {
     finished_ = false;
     const bool gathers = move().kind == MoveKind::all_gather;
-    exchanges_ = move().kind == MoveKind::all_reduce && o_->members == 2 && move().op == ReduceOp::sum &&
-                 o_->bytes_of_slices(o_->in) <= exchanged_bytes;
+    const std::int64_t bytes = o_->bytes_of_slices(o_->in);
+    exchanges_ = move().kind == MoveKind::all_reduce && move().op == ReduceOp::sum && bytes <= exchanged_bytes &&
+                 bytes * (o_->members - 2) <= summed_bytes;
+    if (exchanges_) record_->sent_bytes = o_->formula_bytes();  // what each reads of the others says little of it
     const bool large = o_->bytes_of_slices(gathers ? o_->out : o_->in) >= streamed_bytes;
     write_ = large ? Write::streamed : Write::cached;
     cut_slots();
@@ -50,18 +53,18 @@ bool Shared::advance() {
     moved |= take_terms();
     moved |= put_slices();
     moved |= take_slices();
-    finished_ = own_.finished() && all_taken();
+    finished_ = own_.finished() && std::all_of(progress_.begin(), progress_.end(), [](const Progress& p) { return p.over(); });
     return moved;
 }
 
 bool Shared::put_terms() {
     Progress& p = progress(Flow::terms);
-    if (p.put == p.rounds || p.put - taken_by_all(Flow::terms) >= slots_) return false;
+    if (p.put == p.rounds || p.put - std::min(p.took, taken_by_all(Flow::terms)) >= slots_) return false;  // where it sums all, its own too
     for (int i = 0; i < o_->members; ++i) {
         if (i == o_->me && !exchanges_) continue;
         const Portion term = portion(i, p.put);
         if (term.count > 0) o_->in.pack(term, slot(o_->me, p.put, i));
-        record_->sent_bytes += term.count * o_->element_bytes;
+        if (!exchanges_) record_->sent_bytes += term.count * o_->element_bytes;
     }
     ++p.put;
     tell_put(Flow::terms);
@@ -86,11 +89,22 @@ bool Shared::take_terms() {
 }
 
 void Shared::sum_round(std::int64_t round) {
-    const int first = exchanges_ ? 0 : o_->me, end = exchanges_ ? 2 : o_->me + 1;
+    const int first = exchanges_ ? 0 : o_->me, end = exchanges_ ? o_->members : o_->me + 1;
     for (int i = first; i < end; ++i) {
         const Portion p = portion(i, round);
-        if (p.count > 0) add_own(p, others_sum(i, p.count, round), round);
+        if (p.count == 0) continue;
+        if (exchanges_ && o_->members > 2) sum_all(p, round);
+        else add_own(p, others_sum(i, p.count, round), round);
     }
+}
+
+// As the slice's owner would, of what all members have put, this one too; beside the slots, since the others read this member's.
+void Shared::sum_all(const Portion& p, std::int64_t round) const {
+    alignas(64) std::byte sum[summed_bytes];
+    const auto term = [&](int after) { return slot(o_->member(p.slice + after), round, p.slice); };
+    combine(move().op, move().dtype, term(1), term(2), sum, p.count);
+    for (int k = 3; k <= o_->members; ++k) combine(move().op, move().dtype, sum, term(k), sum, p.count);
+    o_->out.unpack(p, sum);
 }
 
 // What the others have put for this slice, from the next member on: one's own slot, or in a place of this member's that only it uses in
@@ -160,14 +174,6 @@ bool Shared::take_slices() {
         tell_took(Flow::slices);
     }
     return bytes > 0;
-}
-
-bool Shared::all_taken() const {
-    for (const Flow flow : {Flow::terms, Flow::slices}) {
-        const Progress& p = progress_[static_cast<std::size_t>(flow)];
-        if (p.took < p.rounds || (p.rounds > 0 && taken_by_all(flow) < p.rounds)) return false;
-    }
-    return true;
 }
 
 // A member that has not begun stands where this move's rounds begin; one that has gone on to the next move has done all of these.

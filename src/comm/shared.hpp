@@ -3,9 +3,10 @@
 // In rounds: round k has portion k of every slice. A member puts its terms of the others' portions in its part of the window; the owner
 // of a slice sums, in the ring's order, what all members have put (so the bits are the ring's), and puts the sum for the others to
 // take. Several rounds are under way at once, as many as the place has slots; a slot is used again once all have taken from it. With
-// little to sum, two members do not wait for sums: each puts all its terms and sums the whole, since a sum of two has but one order.
+// little to sum nobody waits for sums: each member puts all its terms and sums the whole, every slice in the order of its owner.
 //
-// A move ends here when all has been taken on all sides, so its place is free for the next one.
+// A move ends here when this member has taken all; others may still take what it has put, so the place's memory is free for the next use when
+// SharedPlace::drained says so.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -25,6 +26,7 @@ class Shared final : public MoveCarrier {
     void begin() override;
     struct Progress {  // of a flow, on this member; in rounds of this move
         std::int64_t rounds = 0, put = 0, took = 0;
+        bool over() const { return put == rounds && took == rounds; }
     };
 
     SharedPlace& place() const { return *channel_->shared; }
@@ -35,9 +37,9 @@ class Shared final : public MoveCarrier {
     void sum_round(std::int64_t round);
     const std::byte* others_sum(int slice, std::int64_t count, std::int64_t round) const;
     void add_own(const Portion& p, const std::byte* others, std::int64_t round);
+    void sum_all(const Portion& p, std::int64_t round) const;
     bool put_slices();
     bool take_slices();
-    bool all_taken() const;
 
     const SharedCounters& counters(int member) const { return *place().parts[static_cast<std::size_t>(member)].counters; }
     std::int64_t in_this_move(const SharedCounters::Counter& counter, Flow flow) const;
@@ -49,7 +51,7 @@ class Shared final : public MoveCarrier {
     std::byte* slot(int member, std::int64_t round, int slice) const;
 
     bool finished_ = false;
-    bool exchanges_ = false;  // an all-reduce of two members
+    bool exchanges_ = false;  // an all-reduce in which everybody sums everything
     Write write_ = Write::cached;
     std::int64_t slots_ = 0, slot_bytes_ = 0, stride_ = 0;  // bytes of a slot and of each portion in it
     std::int64_t portion_ = 0;                              // elements

@@ -17,6 +17,13 @@ void touch(const std::byte* data, std::int64_t bytes) {
 
 }  // namespace
 
+bool SharedPlace::drained() const {
+    for (const Part& part : parts)
+        for (std::size_t f = 0; f < flows; ++f)
+            if (static_cast<std::int64_t>(part.counters->took[f].value.load(std::memory_order_acquire) - rounds[f]) < 0) return false;
+    return true;
+}
+
 SharedWindow::SharedWindow(MPI_Comm comm, int places, std::int64_t place_bytes)
     : place_bytes_(place_bytes), memory_(comm, part_bytes(places, place_bytes)) {
     constexpr auto bytes = static_cast<std::int64_t>(sizeof(SharedCounters));

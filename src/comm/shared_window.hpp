@@ -35,7 +35,10 @@ struct SharedPlace {
     };
     std::vector<Part> parts;                      // by member
     std::int64_t bytes = 0;                       // of each one's data
-    std::array<std::uint64_t, flows> rounds = {};  // of the moves before, the same on all members
+    std::array<std::uint64_t, flows> rounds = {};  // of the moves so far, the same on all members
+
+    // Whether every member has taken all that was put in those rounds, so that this member's part may be written anew.
+    bool drained() const;
 };
 
 class SharedWindow {

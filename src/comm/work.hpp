@@ -29,13 +29,13 @@ class Work {
     }
 
     // Takes the move; nothing happens before enter.
-    void assign(const Move& move, std::span<const Ticket> after, MoveTimes* times, Lane& lane, int tag);
+    void assign(const Move& move, std::span<const Ticket> after, MoveTimes* times, Lane& lane, int tag, double now);
     // Resolves the slices and lets the algorithm's carrier begin.
-    void enter(const Channel& channel, Algorithm algorithm, int place);
+    void enter(const Channel& channel, Algorithm algorithm, int place, double now);
     bool advance() { return carrier_->advance(); }
     bool finished() const { return carrier_ != nullptr && carrier_->finished(); }
     // Hands out the times and makes the ticket count as done.
-    void retire();
+    void retire(double now);
 
     const Move& move() const { return *move_; }
     const std::vector<Ticket>& after() const { return after_; }

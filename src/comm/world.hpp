@@ -31,6 +31,8 @@ class World : public Collectives {
     const std::string& host() const { return host_; }
     int cpus() const { return cpus_; }                // CPUs in this rank's affinity mask
     int cpu_sharers() const { return cpu_sharers_; }  // ranks of the node (this one too) whose masks overlap this rank's
+    // Whether each of those ranks could run one thread more than so many without sharing a CPU.
+    bool spares_a_core(int threads) const { return (std::int64_t{threads} + 1) * cpu_sharers_ <= cpus_; }
     static std::string library();                     // the MPI library's name and version, one line
 
     // What this rank is about, where others can read it (comm/evidence.hpp), the pages of its node's ranks, and which rank is on which node.

@@ -191,8 +191,9 @@ Choice choose_order(Config& config, const Compiled& compiled, const Machine& mac
 }
 
 Choice choose_bucket_size(Config& config, const Workspace& workspace, const Machine& machine) {
-    constexpr double alike = 0.02;       // of what the size changes in all
-    constexpr double more_memory = 1.05;  // than the size that takes least
+    constexpr double alike = 0.02, noise = 0.005;  // of what the size changes in all, and of a step: times that cannot be told apart
+    constexpr double more_memory = 1.05;           // than the size that takes least
+    static constexpr std::int64_t usual = CommConfig{}.bucket_size;
     config.comm.bucket_size = 1;
     Units all;
     for (const Program& p : compile(config, Purpose::training, workspace).programs)
@@ -212,17 +213,19 @@ Choice choose_bucket_size(Config& config, const Workspace& workspace, const Mach
     std::erase_if(found, [&](const Sized& s) { return static_cast<double>(s.peak) > memory; });
     const auto sooner = [](const Sized& a, const Sized& b) { return a.time.seconds < b.time.seconds; };
     const auto [first, last] = std::minmax_element(found.begin(), found.end(), sooner);
-    const double enough = first->time.seconds + alike * (last->time.seconds - first->time.seconds);
+    const double enough = first->time.seconds + std::max(alike * (last->time.seconds - first->time.seconds), noise * first->time.seconds);
+    const auto better = [](const Sized& a, const Sized& b) { return std::pair(a.bytes != usual, a.moves) < std::pair(b.bytes != usual, b.moves); };
     const Sized *best = nullptr, &worst = *last;
     for (const Sized& s : found)
-        if (s.time.seconds <= enough && (best == nullptr || s.moves < best->moves)) best = &s;
+        if (s.time.seconds <= enough && (best == nullptr || better(s, *best))) best = &s;
     config.comm.bucket_size = best->bytes;
     choice.value = input::bytes_text(best->bytes);
-    const auto exposed = [](const Sized& s) { return format_seconds(s.time.seconds - s.time.compute); };
-    choice.reason = fmt::format("since {} {} of gradients and weights: beside {} of arithmetic, at {} a rank, {} stay exposed, with {} {} ({})",
+    const auto added = [](const Sized& s) { return format_seconds(s.time.seconds - s.time.compute); };
+    choice.reason = fmt::format("since {} {} of gradients and weights: to {} of arithmetic, at {} a rank, they add {}, with {} {} ({}{})",
                                 format_number_of(best->moves, "move") + (best->moves == 1 ? " carries" : " carry"), format_bytes(all.all),
-                                format_seconds(best->time.compute), format_count(machine.flops_per_second, "flop/s"), exposed(*best),
-                                input::bytes_text(worst.bytes), exposed(worst), known(machine));
+                                format_seconds(best->time.compute), format_count(machine.flops_per_second, "flop/s"), added(*best),
+                                input::bytes_text(worst.bytes), added(worst), known(machine),
+                                machine.core_share > 0 ? "; moves inside a node take cores from the arithmetic" : "");
     return choice;
 }
 

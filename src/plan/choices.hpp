@@ -21,8 +21,8 @@ struct Choice {
 Choice choose_order(Config&, const Compiled&, const Machine&);
 
 // How many bytes of gradients travel together: of some sizes between the smallest unit and all of them the one with which the step is shortest by
-// step_time, and of such as are nearly as good the one with the fewest moves. Only sizes count that fit in memory, and that take hardly more of it
-// than the smallest does. It compiles each.
+// step_time, and of such as are nearly as good the usual one, else the one with the fewest moves. Only sizes count that fit in memory, and that take
+// hardly more of it than the smallest does. It compiles each.
 Choice choose_bucket_size(Config&, const Workspace&, const Machine&);
 
 struct Choices {

@@ -37,12 +37,28 @@ double Pace::seconds(const MoveCost& move) {
     return static_cast<double>(move.hops) * way.latency + static_cast<double>(move.bytes) * way.seconds_per_byte;
 }
 
+namespace {
+
+// What is under way from now on: until when, and what it takes of the arithmetic.
+struct Taking {
+    double until = 0, share = 0;
+};
+
+// When arithmetic that takes so long alone is done, begun at t.
+double computed(double t, double alone, const Taking& moves) {
+    const double slowed = std::max(0.0, moves.until - t) * (1 - moves.share);  // what is done of it until the moves are
+    return moves.until <= t ? t + alone : alone < slowed ? t + alone / (1 - moves.share) : moves.until + alone - slowed;
+}
+
+}  // namespace
+
 StepTime step_time(const Program& p, Pace& pace) {
     struct Flying { std::int32_t until; double done; };
     Coordinate at;
     at[Axis::pp] = p.coordinate;
     std::vector<Flying> flying;
     std::map<unsigned, double> free;  // when the way of a set of axes is
+    Taking moves;
     StepTime time;
     double t = 0;
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(p.ops.size()); ++i) {
@@ -54,12 +70,13 @@ StepTime step_time(const Program& p, Pace& pace) {
         });
         if (op.queue == Queue::compute) {
             const double takes = flops(p, op) / pace.flops_per_second();
-            t += takes;
+            t = computed(t, takes, moves);
             time.compute += takes;
         } else if (op.queue == Queue::collective) {
             const MoveCost cost = move_cost(p, op, at);
             double& way = free[cost.axes.bits];
             way = std::max(way, t) + pace.seconds(cost);
+            if (const double share = pace.taken_by(cost.axes); share > 0) moves = {std::max(moves.until, way), share};
             if (op.until < 0) t = way;
             else flying.push_back({op.until, way});
         }

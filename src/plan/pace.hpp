@@ -19,6 +19,8 @@ struct Machine {
     Topology links;
     double flops_per_second = 1e12;          // of one rank, all ranks at work
     std::vector<AllReduceTime> all_reduces;  // where they were measured, they tell more of collectives inside a node than its links do
+    double core_share = 0;                   // of a rank's arithmetic, what stands still while it has a move inside its node under way: the move's
+                                             // thread has no core of its own, and takes one of the arithmetic's
     bool assumed = true;                     // nobody has measured
 };
 
@@ -28,6 +30,8 @@ class Pace {
     Pace(const Grid& grid, const Machine& machine) : grid_(grid), machine_(machine) {}
 
     double flops_per_second() const { return machine_.flops_per_second; }
+    // Of a rank's arithmetic, while a move over these axes is under way.
+    double taken_by(AxisSet axes) { return ring(axes).farthest == Link::network ? 0 : machine_.core_share; }
     const RingSpeed& ring(AxisSet axes);
     // Of one move, with nothing else on the way.
     double seconds(const MoveCost&);
@@ -42,7 +46,7 @@ class Pace {
 
 struct StepTime {
     double seconds = 0;  // of the step
-    double compute = 0;  // of these, arithmetic: what is left is waiting
+    double compute = 0;  // what its arithmetic takes alone: what is left is waiting, and the cores that moves have taken
 };
 // Of the first rank that runs this program: ops in order, each set of axes one move at a time, each move from its issue until somebody needs it.
 // Stages are not waited for.

@@ -67,6 +67,7 @@ Choices settle(const World& world, const Config& config, const std::string& form
     machine.links = probe(world, config.grid.pretend_nodes);
     if (config.comm.bucket_size == 0) {
         machine.flops_per_second = measured_flops(world, config);
+        machine.core_share = world.max(!world.spares_a_core(config.device.threads)) != 0 ? 1.0 / config.device.threads : 0.0;
         if (is_measured(config.comm.algorithm)) machine.all_reduces = fastest_all_reduces(measured_collective_times(world).times);
     }
     const std::string resolved = on_first_rank(world, [&] {

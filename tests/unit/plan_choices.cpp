@@ -119,6 +119,23 @@ TEST_CASE("buckets are large where a message is dear, and small where only bytes
     CHECK(moves_of_gradients(with_auto_bucket(c, cheap)) == many);
 }
 
+TEST_CASE("where moves take the cores of arithmetic nothing is won by small buckets, and of sizes alike the usual one is taken") {
+    Config c = on_grid(wide(small_gpt(8)), 2, 1, 1, 1);
+    Machine m = machine(2, 0);
+    m.flops_per_second = 1e9;
+    for (LinkSpeed& l : m.links.speeds) l = {0, 1e8};
+    m.core_share = 1;
+    CHECK(moves_of_gradients(with_auto_bucket(c, m)) == 1);  // all of them are less than the usual size
+    for (RankPlace& p : m.links.places) p.node = static_cast<int>(&p - m.links.places.data());
+    CHECK(moves_of_gradients(with_auto_bucket(c, m)) > 3);  // a network moves by itself
+    Config large = c;
+    large.model.hidden_size *= 16;
+    large.model.ffn_hidden_size *= 16;
+    large.model.head_dim *= 16;
+    for (RankPlace& p : m.links.places) p.node = 0;
+    CHECK(with_auto_bucket(large, m).comm.bucket_size == CommConfig{}.bucket_size);
+}
+
 TEST_CASE("a size that takes more memory or does not fit is not taken; where none fits, and without moves, the usual size stays") {
     Config c = on_grid(wide(small_gpt(8)), 2, 1, 1, 1);
     c.sharding.zero_stage = 2;  // a bucket's gradients are whole while they wait
@@ -163,6 +180,14 @@ TEST_CASE("a step takes its arithmetic where moves are hidden, and all of both w
     c.comm.overlap = false;
     const auto [plain, compute2, moves2] = time(c);
     CHECK(plain.seconds == doctest::Approx(compute2 + moves2));
+    c.comm.overlap = true;
+    m.core_share = 1;  // arithmetic stands still meanwhile
+    CHECK(std::get<0>(time(c)).seconds == doctest::Approx(compute + moves));
+    m.core_share = 0.5;
+    const StepTime slowed = std::get<0>(time(c));
+    CHECK(slowed.compute == doctest::Approx(compute));
+    CHECK(slowed.seconds > hidden.seconds);
+    CHECK(slowed.seconds < compute + moves);
 }
 
 TEST_CASE("a change of an input takes the choices of the input that it changes") {
