@@ -55,7 +55,7 @@ class Fake:
 
     def end(self, *options, environment=()):
         """The exit code, state.json, what the trainer was asked, and what scontrol."""
-        code = self.start(*options, environment=environment).wait(30)
+        code = self.start(*options, environment=environment).wait(200)
         read = lambda name: (self.folder / name).read_text().splitlines() if (self.folder / name).exists() else []  # noqa: E731
         return code, state(self.folder), read("asked"), read("scontrol.log")
 
@@ -111,11 +111,11 @@ def asked_to_stop(trainer):
                                         (signal.SIGTERM, {"SLURM_JOB_ID": "5"}, []), (signal.SIGUSR1, {"SLURM_JOB_ID": "5"}, ["requeue 5"])):
         fake = Fake(trainer, f"3|75||{meanwhile}", "9|0")
         process = fake.start(environment=environment)
-        if not wait_for((fake.folder / "ready").exists, 20):
+        if not wait_for((fake.folder / "ready").exists, 200):
             return [f"it has not begun\n{process.communicate(timeout=5)[0]}"]
         running = state(fake.folder)
         os.kill(process.pid, sent)
-        code = process.wait(20)
+        code = process.wait(200)
         asked = (fake.folder / "scontrol.log").read_text().splitlines() if (fake.folder / "scontrol.log").exists() else []
         complaints += check(sent.name, (code, state(fake.folder), [], asked), 75, "stopped", 1, requeued)
         if (running["state"], running["exit_code"], running["end"]) != ("running", None, None):
@@ -175,11 +175,11 @@ def job_scripts(trainer):
             (folder / "tools" / tool).chmod(0o755)
         variables = trainer.environment | {"PATH": f"{folder / 'tools'}:{os.environ['PATH']}", "SLURM_JOB_ID": "4711", "SLURM_NTASKS": "1"}
         variables.pop("MPIRUN", None)
-        for change, code, requeued in (("train.time_limit=8 train.steps=1000000", 75, "requeue 4711\n"), ("train.time_limit=1e-3", 2, ""),
+        for change, code, requeued in (("train.time_limit=15 train.steps=1000000", 75, "requeue 4711\n"), ("train.time_limit=1e-3", 2, ""),
                                        ("train.steps=2 output.overwrite=true checkpoint.resume=none", 0, ""), ("train.steps=0", 2, "")):
             (folder / "scontrol.log").unlink(missing_ok=True)
             done = subprocess.run([JOBSCRIPTS / name, "run.yaml", *change.split(), "output.directory=out"], env=variables, cwd=folder, capture_output=True,
-                                  text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
+                                  text=True, check=False, timeout=300, stdin=subprocess.DEVNULL)
             asked = (folder / "scontrol.log").read_text() if (folder / "scontrol.log").exists() else ""
             if done.returncode != code or asked != requeued or "--kill-on-bad-exit=1" not in (folder / "srun.log").read_text():
                 complaints.append(f"{name}, {change}: exit {done.returncode}, scontrol was asked '{asked}'\n{done.stdout}\n{done.stderr}")

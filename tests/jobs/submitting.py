@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 
-from trainer import read_record, numpy
+from trainer import numpy, read_record, show
 
 from scripts import INPUT, LONG, STEPS, end, expect, is_training, ranks_of, start, state, submit, wait_for, write
 
@@ -53,12 +53,12 @@ def dry_run(trainer):
 def here(trainer):
     """A run here: its directory holds all of it, its record is that of the same run by hand, and its input runs the same from anywhere."""
     write(trainer.folder / "run.yaml", INPUT | {"comm": {"bucket_size": "auto"}})
-    by_hand = trainer.train(INPUT | {"comm": {"bucket_size": "auto"}}, 2, ["grid.tp=2"])
+    by_hand = trainer.train(INPUT | {"comm": {"bucket_size": "auto"}}, 2, ["grid.tp=2"], 300)
     directory = trainer.folder / "runs/my job"
     ended = submit(trainer, "run.yaml", "--ranks", "2", "grid.tp=2", "--directory", directory)
     complaints = expect("here", ended, 0, "step 4/4", "done: ")
-    if complaints or by_hand.exit_code:
-        return complaints or [by_hand.stderr]
+    if complaints or by_hand.exit_code != 0:
+        return complaints or [show(by_hand)]
     left, job = {path.name for path in directory.iterdir()}, json.loads((directory / "job.json").read_text())
     if left != FILES:
         complaints.append(f"the directory has {left ^ FILES} more or less")
@@ -73,7 +73,7 @@ def here(trainer):
     os.rename(trainer.folder / "run.yaml", trainer.folder / "gone.yaml")
     shutil.rmtree(directory / "output")
     (directory / "state.json").unlink()
-    done = subprocess.run(["bash", directory / "job.sh"], env=trainer.environment, cwd="/", capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(["bash", directory / "job.sh"], env=trainer.environment, cwd="/", capture_output=True, text=True, check=False, timeout=300)
     if done.returncode or not numpy.array_equal(losses, read_record(directory / "output")["steps/loss"]):
         complaints.append(f"by its script: exit {done.returncode}\n{done.stderr}")
     complaints += expect("done", submit(trainer, directory), 0, "is done")
