@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
 #include <limits>
+#include <thread>
 
 #include <unistd.h>
 
@@ -14,39 +14,30 @@ namespace quadrille {
 namespace {
 
 constexpr int stop_signals[] = {SIGTERM, SIGUSR1};
-constexpr std::int64_t same_signal_ns = 5'000'000'000;
+constexpr double same_signal_seconds = 5;
 
-// What the handler leaves: a handler reaches nothing but what is static.
-std::atomic<int> noted_signal{0};
-std::atomic<std::int64_t> noted_at{0};  // ns of the steady clock
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
+std::atomic<int> noted_signal{0};  // the first, for training
 
-extern "C" void note_signal(int signal) {
-    const int saved = errno;
-    timespec t{};
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    const std::int64_t now = std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-    std::int64_t first = 0;
-    if (!noted_at.compare_exchange_strong(first, now) && now - first > same_signal_ns) _exit(128 + signal);
-    int none = 0;
-    noted_signal.compare_exchange_strong(none, signal);
-    errno = saved;
-}
-
-void set_handlers(void (*handler)(int)) {
-    struct sigaction action {};
-    action.sa_handler = handler;
-    action.sa_flags = SA_RESTART;  // what waits in the system goes on
-    sigemptyset(&action.sa_mask);
-    for (const int signal : stop_signals) sigaddset(&action.sa_mask, signal);
-    for (const int signal : stop_signals) sigaction(signal, &action, nullptr);
-}
-
-void mask_signals(int how) {
+sigset_t stop_set() {
     sigset_t set;
     sigemptyset(&set);
     for (const int signal : stop_signals) sigaddset(&set, signal);
-    sigprocmask(how, &set, nullptr);
+    return set;
+}
+
+void mask_signals(int how) {
+    const sigset_t set = stop_set();
+    pthread_sigmask(how, &set, nullptr);
+}
+
+[[noreturn]] void take_signals() {
+    const sigset_t set = stop_set();
+    double first = 0;
+    for (int signal = 0;;) {
+        if (sigwait(&set, &signal) != 0) continue;
+        if (noted_signal.load() == 0) first = now(), noted_signal.store(signal);
+        else if (now() - first > same_signal_seconds) _exit(128 + signal);
+    }
 }
 
 // A reason as one number, of which the largest counts: a signal before a limit, then the lowest rank. 0: none.
@@ -65,10 +56,7 @@ constexpr double never = std::numeric_limits<double>::infinity();
 
 void hold_signals() { mask_signals(SIG_BLOCK); }
 
-void handle_signals() {
-    set_handlers(note_signal);
-    mask_signals(SIG_UNBLOCK);
-}
+void handle_signals() { std::thread(take_signals).detach(); }
 
 void release_signals() { mask_signals(SIG_UNBLOCK); }
 

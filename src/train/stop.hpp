@@ -1,7 +1,8 @@
 // Stops on purpose: a signal, or the end of the time that a job has, on any rank becomes one decision of all ranks, at the same step.
 //
-// SIGTERM and SIGUSR1 ask for a stop. The handlers stand before MPI starts and do nothing but note the signal; training looks at the notes where all
-// ranks pass. A repeat within 5 s is the same signal, for launchers deliver twice; one that comes later ends the process at once, with 128 + signal.
+// SIGTERM and SIGUSR1 ask for a stop. They are taken, from before MPI starts, by a thread that does nothing else but note them, and blocked in all
+// others: oneDNN's products (2.6) keep data below their stack pointer, where the frame of a handler would go, and a signal to a thread within one
+// corrupted its memory. Training looks at the notes where all ranks pass. A repeat within 5 s is the same signal, for launchers deliver twice; one that comes later ends the process at once, with 128 + signal.
 // What is done at a stop is the trainer's (trainer.hpp).
 #pragma once
 #include "base/error.hpp"
@@ -12,9 +13,9 @@
 
 namespace quadrille {
 
-// From here to handle_signals(), SIGTERM and SIGUSR1 wait, also over an exec. A handler does not outlive that, a wait does.
+// From here on SIGTERM and SIGUSR1 wait, in this thread and in all that it starts, also over an exec.
 void hold_signals();
-// Handlers for both, from now on: for `train`.
+// The thread that takes both, from now on: for `train`, once they are held and before another thread is there.
 void handle_signals();
 // Both end the process, as usual: for all other commands.
 void release_signals();
