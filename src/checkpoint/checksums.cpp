@@ -1,5 +1,6 @@
 #include "checkpoint/checksums.hpp"
 
+#include "checkpoint/first_failure.hpp"
 #include "checkpoint/running_hash.hpp"
 #include "checkpoint/transfer.hpp"
 
@@ -51,18 +52,25 @@ Sums sums_of(const PlainFile& file, const StoredTensor& tensor, const std::funct
     return sums;
 }
 
-std::vector<Sums> sums_of(const Collectives& ranks, const std::filesystem::path& file, const std::vector<StoredTensor>& tensors) {
+std::vector<Sums> sums_of(const Collectives& ranks, const std::filesystem::path& file, const std::vector<StoredTensor>& tensors, int threads) {
     constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::min();
     const std::vector<int> readers = readers_of(tensors, ranks.size());
     std::vector<std::int64_t> all(2 * tensors.size(), unknown);
     together(ranks, [&] {
         const PlainFile plain(file, PlainFile::Open::read);
-        for (std::size_t t = 0; t < tensors.size(); ++t) {
-            if (readers[t] != ranks.rank()) continue;
-            const Sums sums = sums_of(plain, tensors[t], [&] { ranks.beat(); });
-            all[2 * t] = static_cast<std::int64_t>(sums.checksum);
-            all[2 * t + 1] = static_cast<std::int64_t>(sums.fingerprint);
-        }
+        std::vector<std::size_t> mine;  // the largest first, so that the threads end together
+        for (std::size_t t = 0; t < tensors.size(); ++t)
+            if (readers[t] == ranks.rank()) mine.push_back(t);
+        std::stable_sort(mine.begin(), mine.end(), [&](std::size_t a, std::size_t b) { return tensors[a].bytes > tensors[b].bytes; });
+        std::vector<FirstFailure> failures(mine.size());
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+        for (std::size_t i = 0; i < mine.size(); ++i)
+            failures[i].attempt([&] {
+                const Sums sums = sums_of(plain, tensors[mine[i]], [&] { ranks.beat(); });
+                all[2 * mine[i]] = static_cast<std::int64_t>(sums.checksum);
+                all[2 * mine[i] + 1] = static_cast<std::int64_t>(sums.fingerprint);
+            });
+        for (const FirstFailure& f : failures) f.rethrow();
     });
     ranks.max(std::span(all));
     std::vector<Sums> sums;

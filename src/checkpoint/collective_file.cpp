@@ -98,8 +98,8 @@ CollectiveFile::~CollectiveFile() {
 
 void CollectiveFile::write(const std::vector<FileRun>& runs, const std::vector<MemoryRun>& memory) { move(runs, memory, write_all, "write"); }
 
-// Each rank for itself, though the view is set by all: copies of a piece are read by several ranks, and what Open MPI 4.1's collective read gives them
-// of rows that they have in part is now and then another's.
+// Each rank for itself, though the view is set by all: copies of a piece are read by several ranks, and what Open MPI 4.1's collective read gives
+// them of rows that they have in part is now and then another's.
 void CollectiveFile::read(const std::vector<FileRun>& runs, const std::vector<MemoryRun>& memory) { move(runs, memory, MPI_File_read_at, "read"); }
 
 void CollectiveFile::move(const std::vector<FileRun>& runs, const std::vector<MemoryRun>& memory, Call call, const char* doing) {

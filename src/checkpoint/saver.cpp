@@ -118,7 +118,7 @@ void Saver::State::fill(const Collectives& by, const fs::path& file, const Passa
     });
     together(by, [&] { open.close(); });  // where no rank has failed: it is collective
     by.sum(std::span(written));
-    const std::vector<Sums> read = sums_of(by, file, stored_of(tensors));
+    const std::vector<Sums> read = sums_of(by, file, stored_of(tensors), settings.threads);
     for (std::size_t t = 0; t < tensors.size(); ++t) {
         if (read[t].fingerprint != written[t])
             throw SharedError(Exit::io_failed,

@@ -20,6 +20,7 @@ struct SaveSettings {
     std::int64_t keep = 2;                             // checkpoint.keep: so many of the steps up to the saved one stay; 0: all
     bool asynchronous = false;                         // checkpoint.asynchronous
     std::int64_t most_bytes = std::int64_t{64} << 20;  // that a rank writes in one call, where the memory is there
+    int threads = 1;                                   // that read back what was written
     // What a thread that saves behind training does when it has failed alone, and the others would wait for it for ever: must end the job.
     std::function<void(const std::exception&)> fail_alone = {};
 };

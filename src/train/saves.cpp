@@ -8,8 +8,10 @@
 namespace quadrille {
 namespace {
 
-SaveSettings settings_of(const CheckpointConfig& c, const World& world) {
+SaveSettings settings_of(const Config& config, const World& world) {
+    const CheckpointConfig& c = config.checkpoint;
     SaveSettings s;
+    s.threads = c.behind_training() ? 1 : config.device.threads;  // behind training, the cores are training's
     s.directory = c.directory;
     s.hints = c.hints;
     s.keep = c.keep;
@@ -41,7 +43,7 @@ std::int64_t bytes_of_checkpoint(const Program& program) {
 
 Saves::Saves(Session& session, Console& console)
     : s_(session), console_(console),
-      saver_(session.world, settings_of(session.config.checkpoint, session.world), session.program(), session.coordinate, session.arena(),
+      saver_(session.world, settings_of(session.config, session.world), session.program(), session.coordinate, session.arena(),
              session.snapshot()),
       bytes_(saver_.bytes()) {
     const Start& start = s_.start;

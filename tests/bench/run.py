@@ -6,7 +6,7 @@ Sections: gemm (matrix products), gpt2 (GPT-2 124M against those products and ag
 one rank of two), zero (the training state cut over two ranks against whole on both), recompute (against none), offload (of the
 optimizer), budget (states four times device.memory_limit, from disk), overhead (the executor's share of a step), start (of the
 quickstart, up to its first step), plan (of Llama-3 405B on 16,384 ranks), collectives (against the MPI library's own), overlap (of
-gradients with arithmetic, by bucket size), storage (the nvme tier against fio).
+gradients with arithmetic, by bucket size), storage (the nvme tier against fio), save (of a checkpoint, against fio).
 
 What is compared is run in turn, so that a disturbance meets both sides; a ratio is made within each repetition and the table has
 the median. Nothing here asserts: times on a shared machine are reported, never a reason to fail. --quick is a smoke test: tiny
@@ -27,6 +27,7 @@ from trainer import Trainer, read_record, show  # noqa: E402
 import collectives  # noqa: E402
 import homes  # noqa: E402
 import overlap  # noqa: E402
+import saves  # noqa: E402
 import shapes  # noqa: E402
 import start  # noqa: E402
 import storage  # noqa: E402
@@ -169,7 +170,8 @@ def measure_plan(bench):
 
 SECTIONS = {"gemm": measure_products, "gpt2": measure_gpt2, "grids": measure_grids, "zero": homes.measure_zero, "recompute": homes.measure_recompute,
             "offload": homes.measure_offload, "budget": homes.measure_budget, "overhead": measure_overhead,
-            "start": measure_start, "plan": measure_plan, "collectives": collectives.measure, "overlap": overlap.measure, "storage": storage.measure}
+            "start": measure_start, "plan": measure_plan, "collectives": collectives.measure, "overlap": overlap.measure, "storage": storage.measure,
+            "save": saves.measure}
 
 
 def parse_options():
@@ -179,7 +181,7 @@ def parse_options():
     parser.add_argument("--torch", metavar="PYTHON", help="a python that imports torch; without it PyTorch is not measured")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="only this section; repeatable")
     parser.add_argument("--precision", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"], help="of the section gpt2")
-    parser.add_argument("--disk", metavar="DIRECTORY", help="on the disk that the section storage measures (default: that of temporary files)")
+    parser.add_argument("--disk", metavar="DIRECTORY", help="on the disk that the sections storage and save measure (default: that of temporary files)")
     parser.add_argument("--repeat", type=int, default=5, help="repetitions, whose median is shown")
     parser.add_argument("--steps", type=int, default=2, help="counted steps of each repetition, after one that is not")
     parser.add_argument("--quick", action="store_true", help="a smoke test")

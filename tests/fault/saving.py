@@ -31,7 +31,7 @@ def killed_at_random(trainer):
     seed = int(os.environ.get("QUADRILLE_SEED", time.time_ns() % 10**9))
     print(f"seed {seed}, {KILLS} kills")
     chance = random.Random(seed)
-    straight = trainer.train(INPUT, 2, ["grid.dp=2", f"train.steps={STEPS}"], seconds=120)
+    straight = trainer.train(INPUT, 2, ["grid.dp=2", f"train.steps={STEPS}"], seconds=600)
     losses = read_record(straight.output)["steps/loss"]
     output, complaints, kills, newest, begun = trainer.folder / "killed", [], 0, 0, 0
     while not complaints:
