@@ -85,9 +85,10 @@ wishes=(
 )
 browser=()  # on its own: not every system has a package of it
 if [[ $tests == ON ]]; then
+    test_apt="python3 python3-h5py python3-numpy python3-yaml" test_spack="py-h5py py-numpy py-pyyaml"
     needs+=(
         "has_header doctest/doctest.h:doctest:doctest-dev:doctest:doctest"
-        "has_python h5py, numpy, yaml:Python 3 with h5py, numpy and PyYAML:python3 python3-h5py python3-numpy python3-yaml:py-h5py py-numpy py-pyyaml:python h5py"
+        "has_python h5py, numpy, yaml:Python 3 with h5py, numpy and PyYAML:$test_apt:$test_spack:python h5py"
     )
     wishes+=("has_slurm:Slurm (without it the tests of jobs in a Slurm are skipped):slurm-wlm:slurm:slurm")
     if [[ ${#targets[@]} -eq 0 || " ${targets[*]} " == *" tests_report "* ]]; then

@@ -20,14 +20,14 @@ struct OutputUse {
     bool goes_on() const { return resumes && own; }
 };
 
-// Decides whether a run may write into `directory`. Absent or empty (but for what a run leaves that was killed before its record stood): yes. Going on
-// from its own checkpoint: if the newest record here is of the same model, or there is none. Else with `overwrite`; or, going on from another's
+// Decides whether a run may write into `directory`. Absent or empty (but for what a run leaves that was killed before its record stood): yes. Going
+// on from its own checkpoint: if the newest record here is of the same model, or there is none. Else with `overwrite`; or, going on from another's
 // checkpoint, if there is no record here; or, beginning afresh, if the newest record is of the same model. Returns a sentence for the user when
 // something will be replaced or put aside, else "". Throws Error{refused}, changes nothing.
 std::string check_output(const std::filesystem::path& directory, const OutputUse& use);
 
-// Holds the directory, which the input names by `key`, for one run: a second run that wants it while this lives is refused. Advisory (flock); where the
-// file system has no locks, nothing is held. Throws Error{refused} if another run holds it.
+// Holds the directory, which the input names by `key`, for one run: a second run that wants it while this lives is refused. Advisory (flock); where
+// the file system has no locks, nothing is held. Throws Error{refused} if another run holds it.
 class OutputLock {
   public:
     explicit OutputLock(const std::filesystem::path& directory, const char* key = "output.directory");

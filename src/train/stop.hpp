@@ -2,8 +2,8 @@
 //
 // SIGTERM and SIGUSR1 ask for a stop. They are taken, from before MPI starts, by a thread that does nothing else but note them, and blocked in all
 // others: oneDNN's products (2.6) keep data below their stack pointer, where the frame of a handler would go, and a signal to a thread within one
-// corrupted its memory. Training looks at the notes where all ranks pass. A repeat within 5 s is the same signal, for launchers deliver twice; one that comes later ends the process at once, with 128 + signal.
-// What is done at a stop is the trainer's (trainer.hpp).
+// corrupted its memory. Training looks at the notes where all ranks pass. A repeat within 5 s is the same signal, for launchers deliver twice; one
+// that comes later ends the process at once, with 128 + signal. What is done at a stop is the trainer's (trainer.hpp).
 #pragma once
 #include "base/error.hpp"
 #include "comm/ballot.hpp"

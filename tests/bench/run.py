@@ -181,7 +181,7 @@ def parse_options():
     parser.add_argument("--torch", metavar="PYTHON", help="a python that imports torch; without it PyTorch is not measured")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="only this section; repeatable")
     parser.add_argument("--precision", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"], help="of the section gpt2")
-    parser.add_argument("--disk", metavar="DIRECTORY", help="on the disk that the sections storage and save measure (default: that of temporary files)")
+    parser.add_argument("--disk", metavar="DIRECTORY", help="on the disk that sections storage and save measure (default: that of temporary files)")
     parser.add_argument("--repeat", type=int, default=5, help="repetitions, whose median is shown")
     parser.add_argument("--steps", type=int, default=2, help="counted steps of each repetition, after one that is not")
     parser.add_argument("--quick", action="store_true", help="a smoke test")

@@ -37,6 +37,7 @@ def reads_that_fail(trainer):
 
 def record_never_written(trainer):
     """A record that cannot be written even once: all ranks end in order, with exit 5 and one line."""
+    (trainer.folder / "run-output/checkpoints").mkdir(parents=True)  # what is made is synced before the record
     result = failing(trainer, 0, "fsync=EIO").train(INPUT, 2)
     if result.exit_code == SKIPPED:
         return NO_REFUSALS
@@ -45,7 +46,8 @@ def record_never_written(trainer):
         return [f"exit {IO_FAILED} and one line were due\n{show(result)}"]
     if "MPI_ABORT" in result.stderr:
         return [f"the job was aborted, though all ranks knew\n{show(result)}"]
-    return [f"left behind: {list(result.output.iterdir())}"] if list(result.output.iterdir()) else []
+    left = [path.name for path in result.output.iterdir()]
+    return [f"left behind: {left}"] if left != ["checkpoints"] else []
 
 
 CHECKS = [("70 reads that fail in mid run", reads_that_fail), ("record never written", record_never_written)]

@@ -178,8 +178,8 @@ def job_scripts(trainer):
         for change, code, requeued in (("train.time_limit=15 train.steps=1000000", 75, "requeue 4711\n"), ("train.time_limit=1e-3", 2, ""),
                                        ("train.steps=2 output.overwrite=true checkpoint.resume=none", 0, ""), ("train.steps=0", 2, "")):
             (folder / "scontrol.log").unlink(missing_ok=True)
-            done = subprocess.run([JOBSCRIPTS / name, "run.yaml", *change.split(), "output.directory=out"], env=variables, cwd=folder, capture_output=True,
-                                  text=True, check=False, timeout=300, stdin=subprocess.DEVNULL)
+            done = subprocess.run([JOBSCRIPTS / name, "run.yaml", *change.split(), "output.directory=out"], env=variables, cwd=folder,
+                                  capture_output=True, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL)
             asked = (folder / "scontrol.log").read_text() if (folder / "scontrol.log").exists() else ""
             if done.returncode != code or asked != requeued or "--kill-on-bad-exit=1" not in (folder / "srun.log").read_text():
                 complaints.append(f"{name}, {change}: exit {done.returncode}, scontrol was asked '{asked}'\n{done.stdout}\n{done.stderr}")

@@ -46,7 +46,6 @@ std::vector<Case> with_residuals() {
     return fitting({
         {"dp2", packed(on(2, 1, 1, 1, 0))},
         {"dp2 zero3 nvme", packed(on(2, 1, 1, 1, 3, 0, OffloadTo::nvme), M::qsgd)},
-        {"sp2", packed(on(1, 1, 1, 2, 1))},
         {"dp4 zero2", packed(on(4, 1, 1, 1, 2))},
         {"dp4 copies of two", packed(on(4, 1, 1, 1, 1, 2, OffloadTo::cpu))},
         {"dp4 four copies", packed(on(4, 1, 1, 1, 0, 1), M::fp16)},
@@ -182,11 +181,12 @@ TEST_CASE("residuals: as they were on a grid of as many terms, the same sum on a
 TEST_CASE("stale gradients: as they were on a grid of as many terms, the same sum on any other") { every_pair(with_stale()); }
 
 TEST_CASE("each rank that exchanges packets has a term of its own; copies of a term share the work") {
+    const TemporaryDirectory nvme;
     for (const Case& k : with_residuals()) {
         CAPTURE(k.name);
         const FirstRanks job(ranks_of(k.config));
         if (!job.has_this()) continue;
-        StateOnGrid state(k.config, job.get().rank(), "");
+        StateOnGrid state(k.config, job.get().rank(), nvme.path());
         const Grid& grid = state.program().grid();
         const bool copies = grid.extent(Axis::replica) > 1;
         state.for_each_holding([&](const Parameter& p, StateKind what, const Holding& held) {
@@ -217,16 +217,19 @@ TEST_CASE("what a program has no place for, and what a checkpoint is without, is
     };
     const Loaded dropped = told(compressed, plain), fresh = told(plain, compressed), as_is = told(compressed, compressed);
     const Loaded lost = told(late, plain), none = told(plain, late);
+    const Loaded fewer = world().size() < 4 ? Loaded{} : told(packed(on(4, 1, 1, 1, 0)), compressed);
     if (world().rank() >= 2) return;
     CHECK(!dropped.lost_residuals.empty());
     CHECK(dropped.fresh_residuals.empty());
-    CHECK(fresh.fresh_residuals == dropped.lost_residuals);
+    const auto sorted = [](std::vector<std::string> names) {
+        std::sort(names.begin(), names.end());
+        return names;
+    };
+    CHECK(sorted(fresh.fresh_residuals) == sorted(dropped.lost_residuals));
     CHECK(as_is.lost_residuals.empty());
     CHECK(as_is.fresh_residuals.empty());
     CHECK(as_is.terms.there == 0);
     CHECK((lost.lost_stale && !lost.fresh_stale));
     CHECK((none.fresh_stale && !none.lost_stale));
-    if (world().size() < 4) return;
-    const Loaded fewer = told(packed(on(4, 1, 1, 1, 0)), compressed);
-    CHECK((fewer.terms.there == 4 && fewer.terms.here == 2));
+    if (world().size() >= 4) CHECK((fewer.terms.there == 4 && fewer.terms.here == 2));
 }

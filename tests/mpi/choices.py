@@ -22,7 +22,7 @@ def value(record, section, key):
 
 
 def run(lab, ranks, *overrides, source=INPUT):
-    result = lab.train(source, ranks, [*overrides, "output.overwrite=true"], seconds=240)
+    result = lab.train(source, ranks, [*overrides, "output.overwrite=true", "checkpoint.resume=none"], seconds=240)
     if result.exit_code != 0:
         raise RuntimeError(show(result))
     return read_record(result.output), result.stdout

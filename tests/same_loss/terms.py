@@ -37,7 +37,7 @@ def nothing_unsent_is_lost(lab):
         lab.record("sgd", "", "whole", resume, fresh=True)
         whole = stored(lab.step("whole", 4), "parameters")
         for reader in (f"dp2 {few}", f"dp4 zero3 {packed('qsgd', 'bits=3')}", f"dp4 shard2 zero2 {packed('topk')}",
-                       f"sp2 pp2 {packed('qsgd', 'bits=3')}", f"dp2 tp2 {packed('bf16')}"):
+                       f"dp2 sp2 {packed('qsgd', 'bits=3')}", f"dp2 tp2 {packed('bf16')}"):
             record, _ = lab.record("sgd", reader, "again", resume, fresh=True)
             ours, theirs = record["steps/loss"][0], straight["steps/loss"][3]  # of weights that step 3 has left
             if abs(ours / theirs - 1) > 1e-5:

@@ -84,8 +84,8 @@ TEST_CASE("a link to a folder is the folder, and a slash at the end is none") {
 TEST_CASE("what dead ones have left of a name is removed, and nothing of another name or another host") {
     const TemporaryDirectory scratch;
     const fs::path &at = scratch.path(), out = at / "out";
-    const std::string dead = host_name() + "-999999999";
-    const std::vector<std::string> stay = {"out2.partial-" + dead, "out.partial-elsewhere-12", "out.partial-"};
+    const std::string dead = host_name() + "-999999999-0";
+    const std::vector<std::string> stay = {"out2.partial-" + dead, "out.partial-elsewhere-12-0", "out.partial-"};
     fs::create_directory(at / ("out.partial-" + dead));
     for (const std::string& name : stay) fs::create_directory(at / name);
     const std::vector<std::string> notes = remove_leftovers_of(out);

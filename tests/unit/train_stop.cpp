@@ -43,7 +43,7 @@ TEST_CASE("the seconds that a process has: to the nearer of both ends; too few f
     unsetenv("SLURM_JOB_END_TIME");
     const Error limit = no_time(3, 2.25, 3.5), job = no_time(0, -1, 3.5);
     CHECK(limit.exit() == Exit::refused);
-    CHECK(std::string(limit.what()) == "train.time_limit is 3 s, of which 2.2 s are left before the first step, and 3.5 s are needed to stop and save: "
-                                       "not one step fits; allowed: more time");
+    CHECK(std::string(limit.what()) == "train.time_limit is 3 s, of which 2.2 s are left before the first step, and 3.5 s are needed to stop and "
+                                       "save: not one step fits; allowed: more time");
     CHECK(std::string(job.what()).starts_with("the Slurm job has its time, of which 0.0 s are left"));
 }
