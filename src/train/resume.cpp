@@ -50,6 +50,7 @@ Found find_checkpoint(const Collectives& ranks, const Config& c, std::vector<std
     const std::string& resume = c.checkpoint.resume;
     if (resume == "none") return {};
     if (resume == "auto") return find_newest(ranks, c.checkpoint.directory);
+    std::vector<std::string> damaged;  // of its own
     if (leads_elsewhere(ranks, c.checkpoint)) {
         Found own = find_newest(ranks, c.checkpoint.directory);
         if (own.checkpoint && began_alike(*own.checkpoint, c)) {
@@ -57,8 +58,11 @@ Found find_checkpoint(const Collectives& ranks, const Config& c, std::vector<std
                                         c.checkpoint.directory));
             return own;
         }
+        damaged = std::move(own.passed_over);
     }
-    return open_checkpoint(ranks, resume);
+    Found named = open_checkpoint(ranks, resume);
+    named.passed_over.insert(named.passed_over.begin(), damaged.begin(), damaged.end());
+    return named;
 }
 
 // Whether the checkpoint is of a model without adapters, and this run puts new ones on it.
@@ -95,8 +99,9 @@ void check_directory(const Config& c, const Start& start) {
     const std::vector<fs::path> there = steps_in(c.checkpoint.directory);
     if (there.empty() || (c.checkpoint.resume == "auto" && !start.checkpoint)) return;  // auto has found none of them whole
     throw Error(Exit::refused, fmt::format("checkpoint.directory: {} holds a checkpoint, {}, which this run does not go on from; set "
-                                           "checkpoint.resume=auto to do so, choose another directory, or set output.overwrite=true to remove it",
-                                           c.checkpoint.directory, there.front().filename().string()));
+                                           "checkpoint.resume=auto to do so, choose another directory, or set output.overwrite=true to {}",
+                                           c.checkpoint.directory, there.front().filename().string(),
+                                           start.passed_over ? "put it aside" : "remove it"));
 }
 
 std::string updates_text(const TrainingPoint& p) {

@@ -180,6 +180,20 @@ def queued_again(lab):
     return complaints, ""
 
 
+def damaged_ones_are_kept(lab):
+    """A run that began with another's checkpoint, and whose own are all damaged, begins once more; the damaged are told of and kept."""
+    lab.record("gpt", "dp2", "run", SAVING, fresh=True)
+    command = f"checkpoint.interval=2 checkpoint.keep=1 train.steps=6 checkpoint.resume={lab.step('run', 4)}"
+    lab.record("gpt", "dp2", "tuned", command, fresh=True)
+    (lab.step("tuned", 6) / "checkpoint.h5").unlink()
+    complaints = refused(lab, "gpt", "dp2", "tuned", command, "which this run does not go on from", "overwrite=true to put it aside")
+    result = lab.train("gpt", "dp2", "tuned", f"{command} output.overwrite=true")
+    names = sorted(path.name for path in (lab.folder / "tuned/checkpoints").iterdir())
+    if result.exit_code != 0 or names != ["former-step-00000006", "step-00000006"] or "passed over" not in result.stderr:
+        complaints.append(f"the folder holds {names}\n{show(result)}")
+    return complaints, ""
+
+
 def another_optimizer(lab):
     """AdamW after SGD begins its moments at zero, corrected as such, and says so."""
     lab.record("sgd", "dp2", "run", SAVING, fresh=True)
@@ -191,4 +205,4 @@ def another_optimizer(lab):
 
 CHECKS = [(check.__name__, check) for check in (
     new_values_win, another_batch_goes_on_in_the_data, another_model, found_or_not, back_to_an_earlier_step, records_of_other_grids,
-    adapters_on_a_base, queued_again, another_optimizer)]
+    adapters_on_a_base, queued_again, damaged_ones_are_kept, another_optimizer)]
