@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace quadrille {
 namespace {
@@ -124,7 +125,8 @@ void CollectiveFile::move(const std::vector<FileRun>& runs, const std::vector<Me
 
 void CollectiveFile::close() {
     const auto told = ranks_.waits();
-    check(MPI_File_close(&file_), "close");
+    MPI_File open = std::exchange(file_, MPI_FILE_NULL);  // one that fails leaves its handle as it was, and is not to be closed again
+    check(MPI_File_close(&open), "close");
 }
 
 void CollectiveFile::fail(const char* doing, int reason) const {

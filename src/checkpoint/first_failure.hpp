@@ -1,5 +1,7 @@
 // For a rank that has failed among calls of all ranks: it calls on, with nothing, for the others' sake, and throws its first failure at the end.
 #pragma once
+#include "base/error.hpp"
+
 #include <exception>
 
 namespace quadrille {
@@ -16,8 +18,19 @@ class FirstFailure {
         }
     }
     bool any() const { return first_ != nullptr; }
+    // As an Error, but for refused memory: what these kinds are `together` makes known to all, and they leave the calls in order. Of any other kind
+    // the unwinding would close what all have open while the others wait elsewhere.
     void rethrow() const {
-        if (first_) std::rethrow_exception(first_);
+        if (!first_) return;
+        try {
+            std::rethrow_exception(first_);
+        } catch (const Error&) {
+            throw;
+        } catch (const std::exception& e) {
+            const Failure failure = failure_of(e);
+            if (failure.exit == Exit::no_memory) throw;
+            throw Error(failure.exit, failure.message);
+        }
     }
 
   private:

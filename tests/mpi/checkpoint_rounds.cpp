@@ -19,6 +19,9 @@ struct Calls {
     int moves = 0;                       // of them, of values
     bool fails_to_open = false;          // this rank is told so, though it has
     int types_until_failure = 1 << 30;   // that this rank may make
+    bool throws = false;                 // where it fails by these, no Error
+    bool fails_to_close = false;         // this rank is told so, though it has, and has its handle still
+    int closed = 0;                      // files
     std::vector<MPI_File> opened;        // where fails_to_open is set anywhere, for nobody else can close these
 };
 Calls calls;
@@ -40,6 +43,14 @@ int MPI_File_open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_
     if (rc == MPI_SUCCESS) calls.opened.push_back(*file);
     return calls.fails_to_open ? MPI_ERR_IO : rc;
 }
+int MPI_File_close(MPI_File* file) {
+    ++calls.closed;
+    MPI_File closed = *file;
+    const int rc = PMPI_File_close(&closed);
+    if (calls.fails_to_close) return MPI_ERR_IO;
+    *file = closed;
+    return rc;
+}
 int MPI_File_set_view(MPI_File file, MPI_Offset at, MPI_Datatype element, MPI_Datatype type, const char* representation, MPI_Info info) {
     ++calls.collective;
     return PMPI_File_set_view(file, at, element, type, representation, info);
@@ -49,7 +60,10 @@ int MPI_File_write_at_all(MPI_File file, MPI_Offset at, const void* from, int co
     return PMPI_File_write_at_all(file, at, from, count, type, status);
 }
 int MPI_Type_create_hindexed(int count, const int lengths[], const MPI_Aint places[], MPI_Datatype of, MPI_Datatype* made) {
-    if (--calls.types_until_failure < 0) return MPI_ERR_TYPE;
+    if (--calls.types_until_failure < 0) {
+        if (calls.throws) throw std::logic_error("a mistake of the program");
+        return MPI_ERR_TYPE;
+    }
     return PMPI_Type_create_hindexed(count, lengths, places, of, made);
 }
 }
@@ -201,6 +215,44 @@ TEST_CASE("a rank that fails in a round, of whatever, calls on with nothing, and
     file.close();
     CollectiveFile again = tensors.open(PlainFile::Open::read);
     CHECK(tensors.wrong(again) == 0);
+}
+
+TEST_CASE("a save that one rank fails in, of whatever, fails on all, and ends the job nowhere: the next one is made") {
+    const SharedDirectory directory;
+    StateOnGrid state(on_grid(tiny(false), world().size(), 1, 1, 1), world().rank(), "");
+    state.fill();
+    for (const bool asynchronous : {false, true}) {
+        SaveSettings settings;
+        settings.directory = directory.path();
+        settings.most_bytes = 4096;
+        settings.asynchronous = asynchronous;
+        bool ends_alone = false;
+        settings.fail_alone = [&](const std::exception&) { ends_alone = true; };
+        Saver saver(world(), settings, state.program(), state.at(), state.arena(), asynchronous ? state.snapshot() : std::span<std::byte>());
+        if (last_rank()) calls.throws = true, calls.types_until_failure = 4;
+        const std::string said = thrown_by([&] { saver.save(point_at(1)), saver.finish(); });
+        calls.throws = false, calls.types_until_failure = 1 << 30;
+        CHECK(said == "shared: a mistake of the program");
+        CHECK(!ends_alone);
+        CHECK(saver.save(point_at(2)));
+        saver.finish();
+        CHECK(saver.saved().size() == 1);
+    }
+}
+
+TEST_CASE("a file that one rank cannot close is closed once") {
+    const SharedDirectory directory;
+    TwoTensors tensors(directory.path() / "file");
+    const int before = calls.closed;
+    const std::string said = thrown_by([&] {
+        CollectiveFile file = tensors.open(PlainFile::Open::write);
+        calls.fails_to_close = last_rank();
+        together(world(), [&] { file.close(); });
+    });
+    calls.fails_to_close = false;
+    CHECK(says(said, "shared: "));
+    CHECK(says(said, "MPI-IO cannot close"));
+    CHECK(calls.closed - before == 1);
 }
 
 TEST_CASE("a file that no rank can open is an error they share; one that some have open must end the job") {
