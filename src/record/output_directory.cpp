@@ -141,11 +141,15 @@ OutputLock::~OutputLock() {
     if (descriptor_ >= 0) close(descriptor_);
 }
 
-std::unique_ptr<OutputLock> create_output(const fs::path& directory, const OutputUse& use) {
+std::unique_ptr<OutputLock> hold_output(const fs::path& directory) {
     std::error_code reason;
     fs::create_directories(directory, reason);
     if (reason) refuse(directory, fmt::format("cannot be made: {}", reason.message()));
-    auto lock = std::make_unique<OutputLock>(directory);
+    return std::make_unique<OutputLock>(directory);
+}
+
+void clear_output(const fs::path& directory, const OutputUse& use) {
+    std::error_code reason;
     const std::vector<int> records = record_numbers(directory);
     if (!use.goes_on() && !use.overwrite && !records.empty()) keep_former(directory);
     std::vector<fs::path> leftovers;
@@ -157,7 +161,6 @@ std::unique_ptr<OutputLock> create_output(const fs::path& directory, const Outpu
     for (const fs::path& leftover : leftovers)
         if (!reason) fs::remove(leftover, reason);
     if (reason) throw Error(Exit::io_failed, fmt::format("{}: cannot be cleared: {}", directory.string(), reason.message()));
-    return lock;
 }
 
 }  // namespace quadrille

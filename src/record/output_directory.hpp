@@ -1,7 +1,7 @@
 // The rules of output.directory: who may write into it. Owns the decision and the creation, not the files.
 //
-// Two calls, so that a job refused for any other reason leaves nothing behind: check first, create when every check has passed.
-// Rank 0 makes both; neither is collective.
+// Three calls, so that a job refused for any other reason leaves what was there: check first, hold and then clear when every check has passed.
+// Rank 0 makes them; none is collective.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -39,10 +39,12 @@ class OutputLock {
     int descriptor_ = -1;
 };
 
-// Makes the directory and its parents and removes what an earlier run left that this one may not replace (temporary files, and unless it goes on from
-// its own checkpoint trace.h5 and records after the first; never a file that is not ours). run.h5 stays until the first write replaces it. A run that
-// begins afresh without `overwrite` keeps the records and the trace under the names that check_output has said. Throws Error{refused} if it cannot be
-// made, Error{io_failed} if it cannot be cleared.
-std::unique_ptr<OutputLock> create_output(const std::filesystem::path& directory, const OutputUse& use);
+// Makes the directory and its parents, and holds it. Throws Error{refused} if it cannot be made, or another run holds it.
+std::unique_ptr<OutputLock> hold_output(const std::filesystem::path& directory);
+
+// Of a directory that is held: removes what an earlier run left that this one may not replace (temporary files, and unless it goes on from its own
+// checkpoint trace.h5 and records after the first; never a file that is not ours). run.h5 stays until the first write replaces it. A run that begins
+// afresh without `overwrite` keeps the records and the trace under the names that check_output has said. Throws Error{io_failed}.
+void clear_output(const std::filesystem::path& directory, const OutputUse& use);
 
 }  // namespace quadrille

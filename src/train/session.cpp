@@ -338,8 +338,9 @@ void Session::check_time(const Arguments& arguments) {
 
 void Session::create_directories() {
     const OutputUse use = output_use(config, start);
-    output_lock_ = create_output(config.output.directory, use);
+    output_lock_ = hold_output(config.output.directory);
     checkpoint_directory_ = std::make_unique<CheckpointDirectory>(config, start);
+    clear_output(config.output.directory, use);  // where neither has been refused
     for (const std::string& said : clear_checkpoints(config, start)) warnings.push_back(said);
     const std::string folder = start.checkpoint ? start.checkpoint->folder.string() : "";
     if (use.goes_on()) record_place = continue_record(record, config.output.directory, start.point.step, folder);

@@ -205,6 +205,10 @@ def one_directory_of_two_runs(trainer):
     saved = trainer.folder / "saved"
     run = Running(trainer, 1, ["checkpoint.interval=5", f"checkpoint.directory={saved}"])
     source, other = trainer.folder / "run.yaml", trainer.folder / "other"
+    other.mkdir()
+    former = {name: f"{name} of a run before" for name in ("run.h5", "run-2.h5", "trace.h5")}
+    for name, text in former.items():
+        (other / name).write_text(text)
     second = trainer.run(["train", source, f"output.directory={other}", f"checkpoint.directory={saved}", "checkpoint.resume=none",
                           "output.overwrite=true", "train.steps=2"])
     os.kill(run.ranks[0], signal.SIGTERM)
@@ -212,6 +216,8 @@ def one_directory_of_two_runs(trainer):
     said = ours(second.stderr)
     if second.exit_code != REFUSED or len(said) != 1 or "checkpoint.directory" not in said[0] or "in use" not in said[0]:
         complaints.append(f"exit {REFUSED} and one line were due\n{show(second)}")
+    if {path.name: path.read_text() for path in other.iterdir()} != former:
+        complaints.append(f"what the second one's output.directory held is changed: {sorted(other.iterdir())}")
     last = int(read_record(run.output)["steps/step"][-1])
     if code != STOPPED or not (saved / f"step-{last:08}").exists() or list(saved.glob("former-*")):
         complaints.append(f"the first run: exit {code}, {sorted(saved.iterdir())}\n{stderr}")

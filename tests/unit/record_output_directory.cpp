@@ -30,6 +30,11 @@ std::string refusal(const fs::path& directory, const OutputUse& use) {
     return "";
 }
 
+void take_output(const fs::path& directory, const OutputUse& use) {
+    const auto held = hold_output(directory);
+    clear_output(directory, use);
+}
+
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 void touch(const fs::path& file) { std::ofstream(file) << "x"; }
 
@@ -40,7 +45,7 @@ TEST_CASE("absent and empty directories are free; checking makes nothing, creati
     const fs::path deep = directory.path() / "runs" / "a";
     CHECK(check_output(deep, run_of("")).empty());
     CHECK(!fs::exists(directory.path() / "runs"));
-    create_output(deep, run_of(""));
+    take_output(deep, run_of(""));
     CHECK(fs::is_directory(deep));
     CHECK(check_output(deep, run_of("")).empty());
 }
@@ -50,7 +55,7 @@ TEST_CASE("a directory with other things is refused unless overwritten, and they
     touch(directory.path() / "thesis.tex");
     CHECK(has(refusal(directory.path(), run_of("")), "is not empty"));
     CHECK(!check_output(directory.path(), run_of("", true)).empty());
-    create_output(directory.path(), run_of("", true));
+    take_output(directory.path(), run_of("", true));
     CHECK(fs::exists(directory.path() / "thesis.tex"));
 }
 
@@ -63,12 +68,12 @@ TEST_CASE("a record of the same model and no checkpoint: afresh, and it says so"
     const std::string other_steps = record.config_yaml + "output:\n  log_interval: 7\n";
     const std::string kept = "run-2026-01-31T12-00-00Z.h5";  // when the sample began
     CHECK(has(check_output(directory.path(), run_of(other_steps)), ("starting afresh; that record is kept as " + kept).c_str()));
-    create_output(directory.path(), run_of("", true));
+    take_output(directory.path(), run_of("", true));
     CHECK(fs::exists(directory.path() / "run.h5"));
     CHECK(!fs::exists(directory.path() / "trace.h5"));
     CHECK(!fs::exists(directory.path() / "run.h5.partial-host-1-0"));
     touch(directory.path() / "trace.h5");
-    create_output(directory.path(), run_of(""));
+    take_output(directory.path(), run_of(""));
     RunRecord next = record;
     next.command = "another";
     RecordWriter(directory.path()).write(next);
@@ -76,7 +81,7 @@ TEST_CASE("a record of the same model and no checkpoint: afresh, and it says so"
     CHECK(read_record(directory.path() / "run.h5").command == "another");
     CHECK(!fs::exists(directory.path() / "trace.h5"));
     CHECK(fs::exists(directory.path() / "trace-2026-01-31T12-00-00Z.h5"));
-    create_output(directory.path(), run_of(""));  // of the same second
+    take_output(directory.path(), run_of(""));  // of the same second
     CHECK(read_record(directory.path() / "run-2026-01-31T12-00-00Z-2.h5").command == "another");
 
     CHECK(has(refusal(directory.path(), run_of("model:\n  num_layers: 5\n")), "another model"));
@@ -96,7 +101,7 @@ TEST_CASE("a run that goes on with its own checkpoint keeps what is there; one w
     touch(path / "trace.h5");
     touch(path / "run-2.h5.partial-host-1-0");
     CHECK(check_output(path, own).empty());
-    create_output(path, own);
+    take_output(path, own);
     for (const char* kept : {"run.h5", "run-2.h5", "trace.h5"}) CHECK(fs::exists(path / kept));
     CHECK(!fs::exists(path / "run-2.h5.partial-host-1-0"));
     CHECK(has(refusal(path, other), "holds run-2.h5, the record of another run than the checkpoint's"));
@@ -106,12 +111,12 @@ TEST_CASE("a run that goes on with its own checkpoint keeps what is there; one w
     CHECK(check_output(path, own).empty());  // nothing is
 
     // Beginning afresh keeps them all, or with overwrite none but the first, which the new run's replaces.
-    create_output(path, run_of(record.config_yaml));
+    take_output(path, run_of(record.config_yaml));
     for (const char* kept : {"run-2026-01-31T12-00-00Z.h5", "run-2026-01-31T12-00-00Z.2.h5", "trace-2026-01-31T12-00-00Z.h5", "run.h5"})
         CHECK(fs::exists(path / kept));
     CHECK(!fs::exists(path / "run-2.h5"));
     RecordWriter(path, "run-2.h5").write(record);
-    create_output(path, run_of(record.config_yaml, true));
+    take_output(path, run_of(record.config_yaml, true));
     CHECK((fs::exists(path / "run.h5") && !fs::exists(path / "run-2.h5")));
 
     std::ofstream(path / "run.h5") << "no record";  // a damaged one stops no run that has its checkpoint
@@ -136,7 +141,7 @@ TEST_CASE("a first record that is damaged is kept under the start of the newest,
     touch(directory.path() / "run.h5");
     const std::string said = check_output(directory.path(), run_of(record.config_yaml));
     CHECK(has(said, "starting afresh; that record is kept as run-20"));
-    create_output(directory.path(), run_of(record.config_yaml));
+    take_output(directory.path(), run_of(record.config_yaml));
     CHECK(fs::exists(directory.path() / "run.h5"));
     CHECK(!fs::exists(directory.path() / "run-2.h5"));
 }
@@ -146,7 +151,7 @@ TEST_CASE("what a run leaves that was killed before its record stood is nothing"
     fs::create_directory(directory.path() / "checkpoints");
     touch(directory.path() / "run.h5.partial-host-12-0");
     CHECK(check_output(directory.path(), run_of("")).empty());
-    create_output(directory.path(), run_of(""));
+    take_output(directory.path(), run_of(""));
     CHECK(!fs::exists(directory.path() / "run.h5.partial-host-12-0"));
     touch(directory.path() / "checkpoints" / "thesis.tex");
     CHECK(has(refusal(directory.path(), run_of("")), "is not empty"));
