@@ -97,14 +97,14 @@ int main(int argc, char** argv) {
     hold_signals();
     std::signal(SIGXFSZ, SIG_IGN);  // at the limit of a file's size (ulimit -f) a write then fails, and is told of like any other
     shorten_spinning(argv);
-    if (argc > 1 && std::string_view(argv[1]) == "train") {
-        std::signal(SIGPIPE, SIG_IGN);  // a reader of its log that goes away ends no run
-        handle_signals();
-    } else {
-        release_signals();
-    }
     std::set_terminate(end_by_what_was_thrown);
     try {
+        if (argc > 1 && std::string_view(argv[1]) == "train") {
+            std::signal(SIGPIPE, SIG_IGN);  // a reader of its log that goes away ends no run
+            handle_signals();
+        } else {
+            release_signals();
+        }
         return deliver(argc, argv);
     } catch (const std::exception& e) {
         const Failure failure = failure_of(e);

@@ -67,6 +67,14 @@ def refused_while_compiling(trainer):
     return expect(plan, NO_MEMORY, bytes_asked) + expect(run, NO_MEMORY, "rank 1: " + bytes_asked)
 
 
+def no_room_for_the_first_thread(trainer):
+    """A thread's stack, by `ulimit -s`, is more than `ulimit -v` leaves: exit 3 and a sentence, before there is MPI."""
+    script = trainer.folder / "stacks.sh"
+    script.write_text(f'#!/bin/sh\nulimit -v {LIMIT_KIB}\nulimit -s {2 * LIMIT_KIB}\nexec {trainer.binary} "$@"\n')
+    script.chmod(0o755)
+    return expect(Trainer(script, None, trainer.folder).train(INPUT, 1), NO_MEMORY, "a thread cannot be started")
+
+
 def resident_memory(trainer):
     """67: what the operating system counts for a process, less that of a tiny run, is its arenas, within 10 %."""
     large = ("model.hidden_size=512 model.num_attention_heads=8 model.ffn_hidden_size=2048 model.vocab_size=4096 "
@@ -155,6 +163,6 @@ def tier_that_is_too_large(trainer):
 
 
 CHECKS = [("67 advice", advice_when_it_does_not_fit), ("67 one rank under a limit", one_rank_under_a_limit),
-          ("refused while compiling", refused_while_compiling), ("67 resident memory", resident_memory),
+          ("refused while compiling", refused_while_compiling), ("no room for the first thread", no_room_for_the_first_thread), ("67 resident memory", resident_memory),
           ("no room for shared memory", no_room_for_shared_memory), ("algorithms told", algorithms_told),
           ("67 what is missing", shortage_is_whole), ("67 the tier that is too large", tier_that_is_too_large)]
