@@ -32,7 +32,7 @@ struct Exported {
 Exported export_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& folder, const ExportSettings& settings = {});
 
 struct ImportSettings {
-    std::vector<std::string> overrides = {};  // of the input, "section.key=value", on top of what config.json says
+    std::vector<std::string> overrides = {};  // of the input, "model.key=value", on top of what config.json says
     bool replace = false;                     // step 0 of the directory
 };
 

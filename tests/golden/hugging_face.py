@@ -136,6 +136,7 @@ def check_refusals(job):
     assert "usage: quadrille import" in job.run("import", STORED / "gpt2", code=2)
     assert "transformer.wpe.weight is [11, 15], and" in job.run("import", STORED / "gpt2", job.folder / "new", "model.seq_length=8", code=2)
     assert "num_layers" in job.run("import", STORED / "gpt2", job.folder / "new", "model.num_layers=0", code=2)
+    assert "says nothing of the model" in job.run("import", STORED / "gpt2", job.folder / "new", "train.precision=fp16", code=2)
     learned = "model.position_embedding=learned"
     assert "llama wants position_embedding rope" in job.run("import", STORED / "llama", job.folder / "new", learned, code=2)
     assert "has no adapters for --merge-lora" in job.run("export", step, job.folder / "new", "--merge-lora", code=2)
