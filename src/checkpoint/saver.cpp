@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <functional>
-#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -213,12 +211,7 @@ std::vector<Saved> Saver::saved() {
     return std::exchange(state_->finished, {});
 }
 
-std::int64_t Saver::bytes() const {
-    std::int64_t bytes = 0;
-    for (const StateTensor& t : state_->tensors)
-        bytes += std::accumulate(t.stored.shape.begin(), t.stored.shape.end(), std::int64_t{sizeof(float)}, std::multiplies<>());
-    return bytes;
-}
+std::int64_t Saver::bytes() const { return bytes_of(state_->tensors); }
 
 const std::vector<std::string>& Saver::notes() const { return state_->notes; }
 

@@ -1,6 +1,8 @@
 #include "checkpoint/state_tensors.hpp"
 
 #include <array>
+#include <functional>
+#include <numeric>
 
 namespace quadrille {
 namespace {
@@ -53,6 +55,13 @@ std::vector<StateTensor> state_tensors(const Collectives& ranks, const Holdings&
         for (std::size_t p = 0; p < n; ++p)
             if (const std::int64_t of = terms[k * n + p]; of > 0) add(p, beside_parameters[k], of);
     return all;
+}
+
+std::int64_t bytes_of(const std::vector<StateTensor>& tensors) {
+    std::int64_t bytes = 0;
+    for (const StateTensor& t : tensors)
+        bytes += std::accumulate(t.stored.shape.begin(), t.stored.shape.end(), std::int64_t{sizeof(float)}, std::multiplies<>());
+    return bytes;
 }
 
 }  // namespace quadrille

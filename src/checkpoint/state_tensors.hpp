@@ -18,4 +18,7 @@ std::string dataset_path(const std::string& parameter, StateKind what);
 // All of the model's, parameters first, in the model's order: other state where any rank has it. Alike on all ranks. Collective.
 std::vector<StateTensor> state_tensors(const Collectives&, const Holdings& held);
 
+// What they take in a file, of fp32 each.
+std::int64_t bytes_of(const std::vector<StateTensor>&);
+
 }  // namespace quadrille

@@ -30,17 +30,6 @@ double seconds_to_stop(const CheckpointConfig& c, std::int64_t bytes, double slo
     return ending + margin * saves * (slowest > 0 ? slowest : guess);
 }
 
-// fp32 of every parameter, and two moments of those that are trained.
-std::int64_t bytes_of_checkpoint(const Program& program) {
-    std::int64_t bytes = 0;
-    for (const Parameter& p : program.parameters) {
-        std::int64_t elements = 1;
-        for (const std::int64_t extent : p.shape) elements *= extent;
-        bytes += elements * (p.trained ? 12 : 4);
-    }
-    return bytes;
-}
-
 Saves::Saves(Session& session, Console& console)
     : s_(session), console_(console),
       saver_(session.world, settings_of(session.config, session.world), session.program(), session.coordinate, session.arena(),

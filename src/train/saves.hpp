@@ -10,9 +10,6 @@ namespace quadrille {
 // kept free; where it is not known, a guess from its bytes, at most a part of the `left` seconds that the job has.
 double seconds_to_stop(const CheckpointConfig&, std::int64_t bytes, double slowest, double left);
 
-// About what a checkpoint of the model takes.
-std::int64_t bytes_of_checkpoint(const Program&);
-
 class Saves {
   public:
     // Collective over all ranks, as are save and finish. Both must outlive it.

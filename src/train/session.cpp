@@ -1,6 +1,7 @@
 #include "train/session.hpp"
 
 #include "base/format.hpp"
+#include "checkpoint/state_tensors.hpp"
 #include "comm/agree.hpp"
 #include "compile/verify.hpp"
 #include "config/difference.hpp"
@@ -27,7 +28,8 @@
 namespace quadrille {
 namespace {
 
-constexpr int own_threads = 4;  // beside the OpenMP team: the engine's progress thread, the loader, the watchdog and saves behind training
+// Beside the OpenMP team and the thread of signals, which is there before: the engine's progress thread, the loader, the watchdog, saves behind training.
+constexpr int own_threads = 4;
 constexpr int training_number = 0, evaluation_number = 1;  // of the programs
 
 OutputUse output_use(const Config& config, const Start& start) {
@@ -328,9 +330,10 @@ void Session::load_state() {
 
 // A job too short for one step would save what it began with, and be queued again, for ever.
 void Session::check_time(const Arguments& arguments) {
+    const std::int64_t bytes = bytes_of(state_tensors(world, Holdings(program(), coordinate, *arena_)));
     on_first_rank(world, [&] {
         const double left = seconds_left(arguments.begun, config.train.time_limit);
-        const double needed = seconds_to_stop(config.checkpoint, bytes_of_checkpoint(program()), start.load_seconds, left);
+        const double needed = seconds_to_stop(config.checkpoint, bytes, start.load_seconds, left);
         if (needed > left && start.point.step < config.train.steps) throw no_time(config.train.time_limit, left, needed);
         return std::string();
     });
