@@ -23,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view step_prefix = "step-";
+constexpr std::string_view former_mark = ".former-";  // of a folder that stands aside until another has its name
 
 [[noreturn]] void fail(const fs::path& path, const std::string& doing, const std::error_code& reason) {
     throw Error(Exit::io_failed, fmt::format("{}: cannot {}: {}", path.string(), doing, reason.message()));
@@ -60,16 +61,16 @@ std::vector<fs::path> entries(const fs::path& folder) {
 }
 
 // The names that this process gives to what has not the name of `step`: a process of the same id, in another container, may have left some.
-fs::path temporary_name(const fs::path& step, int number) {
-    return fmt::format("{}{}{}-{}-{}", step.string(), partial_mark, host_name(), ::getpid(), number);
+fs::path temporary_name(const fs::path& step, int number, std::string_view mark = partial_mark) {
+    return fmt::format("{}{}{}-{}-{}", step.string(), mark, host_name(), ::getpid(), number);
 }
 
 // Out of its name, so that no half of a checkpoint ever has one. Returns the new one.
-fs::path set_aside(const fs::path& folder) {
+fs::path set_aside(const fs::path& folder, std::string_view mark = partial_mark) {
     std::error_code reason;
     int number = 0;
-    while (fs::exists(temporary_name(folder, number), reason)) ++number;
-    const fs::path aside = temporary_name(folder, number);
+    while (fs::exists(temporary_name(folder, number, mark), reason)) ++number;
+    const fs::path aside = temporary_name(folder, number, mark);
     fs::rename(folder, aside, reason);
     if (reason) fail(folder, "rename", reason);
     return aside;
@@ -81,16 +82,42 @@ void remove_step(const fs::path& folder) {
     if (reason) fail(folder, "remove", reason);
 }
 
-// HOST and PID of a temporary folder's name that begins with `of`; PID 0: not one.
-std::pair<std::string, long> maker_of(const std::string& name, const std::string& of) {
-    const std::size_t mark = name.find(partial_mark), number = name.rfind('-');
-    if (!name.starts_with(of) || mark == std::string::npos || number < mark + partial_mark.size()) return {"", 0};
-    const std::string maker = name.substr(mark + partial_mark.size(), number - mark - partial_mark.size());
-    const std::size_t dash = maker.rfind('-');
-    if (dash == std::string::npos) return {"", 0};
-    long pid = 0;
-    std::from_chars(maker.data() + dash + 1, maker.data() + maker.size(), pid);
-    return {maker.substr(0, dash), pid};
+// What a temporary folder's name tells.
+struct Temporary {
+    std::string of;       // the name it was made for
+    std::string host;
+    long process = 0;     // 0: it is not one
+    bool former = false;  // it had that name
+};
+
+Temporary temporary(const std::string& name) {
+    Temporary t;
+    for (const std::string_view mark : {partial_mark, former_mark}) {
+        const std::size_t begin = name.find(mark), number = name.rfind('-');
+        if (begin == std::string::npos || number < begin + mark.size()) continue;
+        const std::string maker = name.substr(begin + mark.size(), number - begin - mark.size());
+        const std::size_t dash = maker.rfind('-');
+        if (dash == std::string::npos) continue;
+        t.of = name.substr(0, begin);
+        t.host = maker.substr(0, dash);
+        std::from_chars(maker.data() + dash + 1, maker.data() + maker.size(), t.process);
+        t.former = mark == former_mark;
+    }
+    return t;
+}
+
+// What becomes of one that a dead save has left, in a sentence.
+std::string clear_away(const fs::path& folder, const Temporary& t) {
+    std::error_code reason;
+    const fs::path own = folder.parent_path() / t.of;
+    if (t.former && !fs::exists(own, reason)) {
+        fs::rename(folder, own, reason);
+        if (reason) return fmt::format("{}: a former {} that a dead save put aside cannot be put back: {}", folder.string(), t.of, reason.message());
+        return fmt::format("{}: put back, as what was to replace it never was whole", own.string());
+    }
+    fs::remove_all(folder, reason);
+    if (reason) return fmt::format("{}: what a dead save has left cannot be removed: {}", folder.string(), reason.message());
+    return fmt::format("{}: what a dead save has left is removed", folder.string());
 }
 
 // Whether nothing in the folder, nor itself, was written in the last hour: no save that lives is so long without a write. Also false where that
@@ -167,12 +194,25 @@ void PartialFolder::keep() {
         path_.clear();
         return;
     }
-    const fs::path former = there ? set_aside(final_) : fs::path();
+    if (there) return replace();
     fs::rename(path_, final_, reason);
     if (reason) fail(path_, "rename", reason);
     path_.clear();
     sync_folder(directory_);
-    if (there) fs::remove_all(former, reason);
+}
+
+// Where two names cannot change hands at once: the former one stands aside meanwhile, and remove_leftovers knows its name if that is the end.
+void PartialFolder::replace() {
+    std::error_code reason, ignored;
+    const fs::path former = set_aside(final_, former_mark);
+    fs::rename(path_, final_, reason);
+    if (reason) {
+        fs::rename(former, final_, ignored);
+        fail(path_, "rename", reason);
+    }
+    path_.clear();
+    sync_folder(directory_);
+    fs::remove_all(former, ignored);
 }
 
 std::vector<std::string> remove_old(const fs::path& directory, std::int64_t step, std::int64_t keep) {
@@ -191,18 +231,16 @@ std::vector<std::string> remove_old(const fs::path& directory, std::int64_t step
 std::vector<std::string> remove_leftovers(const fs::path& directory, const std::string& of) {
     std::vector<std::string> notes;
     for (const fs::path& folder : entries(directory)) {
-        const auto [host, process] = maker_of(folder.filename().string(), of);
-        if (process <= 0) continue;
+        const Temporary t = temporary(folder.filename().string());
+        if (t.process <= 0 || (of.empty() ? step_of(t.of) < 0 : t.of != of)) continue;
         bool locks = false;
         const int lock = locked(folder, locks);
-        const bool here = host == host_name(), gone = ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
-        std::error_code reason;
-        if (lock >= 0 && ((here && (locks || gone)) || long_untouched(folder))) {
-            fs::remove_all(folder, reason);
-            notes.push_back(reason ? fmt::format("{}: what a dead save has left cannot be removed: {}", folder.string(), reason.message())
-                                   : fmt::format("{}: what a dead save has left is removed", folder.string()));
+        const bool here = t.host == host_name(), gone = ::kill(static_cast<pid_t>(t.process), 0) != 0 && errno == ESRCH;
+        const bool unlocked = locks && !t.former;  // nobody locks what stands aside
+        if (lock >= 0 && ((here && (unlocked || gone)) || long_untouched(folder))) {
+            notes.push_back(clear_away(folder, t));
         } else {
-            notes.push_back(fmt::format("{}: a save of process {} on {} is under way, or died there; it stays", folder.string(), process, host));
+            notes.push_back(fmt::format("{}: a save of process {} on {} is under way, or died there; it stays", folder.string(), t.process, t.host));
         }
         if (lock >= 0) ::close(lock);
     }

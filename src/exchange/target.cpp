@@ -70,7 +70,7 @@ void require_import_target(const fs::path& directory, bool replace) {
 }
 
 std::vector<std::string> remove_leftovers_of(const fs::path& folder) {
-    return remove_leftovers(folder.parent_path(), folder.filename().string() + std::string(partial_mark));
+    return remove_leftovers(folder.parent_path(), folder.filename().string());
 }
 
 }  // namespace quadrille

@@ -1,17 +1,47 @@
 // What export and import may put in the place of what stands there, and what they remove of dead ones.
 #include "base/error.hpp"
 #include "base/host_name.hpp"
+#include "checkpoint/steps.hpp"
 #include "exchange/target.hpp"
 #include "unit/temporary_directory.hpp"
 
 #include <doctest.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdarg>
 #include <fstream>
+#include <iterator>
 
 using namespace quadrille;
 
 namespace fs = std::filesystem;
+
+namespace {
+
+bool exchanges = true;  // whether the system can exchange two names
+fs::path unnamed;       // what cannot be renamed
+
+}  // namespace
+
+// Before the C library's own.
+extern "C" int rename(const char* from, const char* to) noexcept {
+    if (!unnamed.empty() && unnamed == from) return errno = EIO, -1;
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+extern "C" long syscall(long number, ...) noexcept {
+    va_list given;
+    va_start(given, number);
+    long a[6];
+    for (long& each : a) each = va_arg(given, long);
+    va_end(given);
+    if (number == SYS_renameat2 && !exchanges) return errno = ENOSYS, -1;
+    static auto* const system = reinterpret_cast<long (*)(long, ...)>(::dlsym(RTLD_NEXT, "syscall"));
+    return system(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
 
 namespace {
 
@@ -92,4 +122,42 @@ TEST_CASE("what dead ones have left of a name is removed, and nothing of another
     CHECK(notes.size() == 2);
     CHECK(!fs::exists(at / ("out.partial-" + dead)));
     for (const std::string& name : stay) CHECK(fs::exists(at / name));
+}
+
+TEST_CASE("where two names cannot change hands at once, a new one that fails to get its name leaves the former one under it") {
+    const TemporaryDirectory scratch;
+    const fs::path out = scratch.path() / "out";
+    fs::create_directory(out);
+    std::ofstream(out / "former") << "x";
+    const auto names = [&] { return std::distance(fs::directory_iterator(scratch.path()), fs::directory_iterator()); };
+    exchanges = false;
+    {
+        PartialFolder made(out);
+        std::ofstream(made.path() / "new") << "x";
+        unnamed = made.path();
+        CHECK_THROWS_AS(made.keep(), Error);
+        unnamed.clear();
+        CHECK(fs::exists(out / "former"));
+    }
+    CHECK(names() == 1);
+    {
+        PartialFolder made(out);
+        std::ofstream(made.path() / "new") << "x";
+        made.keep();
+    }
+    exchanges = true;
+    CHECK((fs::exists(out / "new") && !fs::exists(out / "former")));
+    CHECK(names() == 1);
+}
+
+TEST_CASE("a former one that a dead process has put aside gets its name back, unless the new one has it") {
+    const TemporaryDirectory scratch;
+    const fs::path out = scratch.path() / "out", aside = scratch.path() / ("out.former-" + host_name() + "-999999999-0");
+    fs::create_directory(aside);
+    std::ofstream(aside / "former") << "x";
+    check_has(remove_leftovers_of(out).at(0), "put back");
+    CHECK((fs::exists(out / "former") && !fs::exists(aside)));
+    fs::create_directory(aside);
+    check_has(remove_leftovers_of(out).at(0), "removed");
+    CHECK((fs::exists(out / "former") && !fs::exists(aside)));
 }
