@@ -40,9 +40,9 @@ class PartialFolder {
 // sentence where it could not go on: the new one is whole all the same.
 std::vector<std::string> remove_old(const std::filesystem::path& directory, std::int64_t step, std::int64_t keep);
 
-// Removes the temporary folders of this name, or of any step's, that saves of dead processes have left: nobody has locked them, and their process was one
-// of this host and is gone, or nothing was written to them for an hour. A former one that had made room for a new one which never got its name gets its
-// own back. A sentence for each, also for those that may be alive elsewhere and so stay.
+// Removes the temporary folders of this name, or of any step's, that saves of dead processes have left: nobody has locked them, and their process was
+// one of this host and is gone, or nothing was written to them for an hour. A former one that had made room for a new one which never got its name
+// gets its own back. A sentence for each, also for those that may be alive elsewhere and so stay.
 std::vector<std::string> remove_leftovers(const std::filesystem::path& directory, const std::string& of = "");
 
 }  // namespace quadrille

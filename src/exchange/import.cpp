@@ -136,7 +136,8 @@ Imported import_model(const fs::path& folder, const fs::path& directory, const I
     const TheirModel theirs = read_model_json(folder / "config.json");
     for (const std::string& o : settings.overrides)
         if (!o.starts_with("model."))
-            throw Error(Exit::refused, fmt::format("import: '{}' says nothing of the model, allowed: model.key=value; all else is the run's to say", o));
+            throw Error(Exit::refused,
+                        fmt::format("import: '{}' says nothing of the model, allowed: model.key=value; all else is the run's to say", o));
     Imported out;
     out.config = load_config_text(input_of(theirs.model), (folder / "config.json").string(), settings.overrides, {});
     if (out.config.lora.on())

@@ -28,7 +28,7 @@
 namespace quadrille {
 namespace {
 
-// Beside the OpenMP team and the thread of signals, which is there before: the engine's progress thread, the loader, the watchdog, saves behind training.
+// The engine's progress thread, the loader, the watchdog and saves behind training, beside the OpenMP team and the thread of signals, which is there.
 constexpr int own_threads = 4;
 constexpr int training_number = 0, evaluation_number = 1;  // of the programs
 

@@ -15,8 +15,8 @@ namespace quadrille {
 
 // From here on SIGTERM and SIGUSR1 wait, in this thread and in all that it starts, also over an exec.
 void hold_signals();
-// The thread that takes both, from now on: for `train`, once they are held and before another thread is there. Throws std::system_error where none can
-// be started.
+// The thread that takes both, from now on: for `train`, once they are held and before another thread is there. Throws std::system_error where it
+// cannot be started.
 void handle_signals();
 // Both end the process, as usual: for all other commands.
 void release_signals();

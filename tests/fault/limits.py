@@ -163,6 +163,7 @@ def tier_that_is_too_large(trainer):
 
 
 CHECKS = [("67 advice", advice_when_it_does_not_fit), ("67 one rank under a limit", one_rank_under_a_limit),
-          ("refused while compiling", refused_while_compiling), ("no room for the first thread", no_room_for_the_first_thread), ("67 resident memory", resident_memory),
+          ("refused while compiling", refused_while_compiling), ("no room for the first thread", no_room_for_the_first_thread),
+          ("67 resident memory", resident_memory),
           ("no room for shared memory", no_room_for_shared_memory), ("algorithms told", algorithms_told),
           ("67 what is missing", shortage_is_whole), ("67 the tier that is too large", tier_that_is_too_large)]
