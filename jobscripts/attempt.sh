@@ -79,10 +79,15 @@ if [[ -n $run ]]; then
         flock --timeout 2 --conflict-exit-code 11 9  # who only looks whether it is held, holds it for a moment
         held=$?
         if [[ $held -eq 11 ]]; then echo "attempt.sh: $run: another attempt is under way" >&2 && exit 11; fi
-        if [[ $held -ne 0 ]]; then echo "attempt.sh: $run: this file system has no locks: nothing keeps a second attempt away" >&2; fi
     fi
     state=$(sed -n 's/^ "state": "\(.*\)",$/\1/p' "$run/state.json" 2>/dev/null)
     if [[ $state == done ]]; then echo "attempt.sh: $run: is done" >&2 && exit 0; fi
+    if [[ ${held:-1} -ne 0 ]]; then  # without locks only the job that says it runs, which its Slurm has begun again, knows that it does not
+        if [[ $state == running ]] && ! { [[ -n $job ]] && grep -q "^ \"slurm_job_id\": \"$SLURM_JOB_ID\"" "$run/state.json"; }; then
+            echo "attempt.sh: $run: says that it runs, and without locks nobody can tell; if it does not, remove $run/state.json" >&2 && exit 11
+        fi
+        echo "attempt.sh: $run: no locks here: nothing keeps an attempt away that begins at the same time" >&2
+    fi
 fi
 attempts=$(number attempts) seconds=$(number seconds)
 : "${attempts:=0}" "${seconds:=0}"
@@ -93,7 +98,8 @@ output=$(path_of output directory) checkpoints=$(path_of checkpoint directory)
 
 # Slurms of some age do not tell a job its end.
 if [[ -n $job && -z ${SLURM_JOB_END_TIME:-} ]] && command -v squeue >/dev/null; then
-    end=$(date -d "$(squeue --noheader --job "$job" --format %e 2>/dev/null)" +%s 2>/dev/null) && export SLURM_JOB_END_TIME=$end
+    end=$(squeue --noheader --job "$job" --format %e 2>/dev/null)  # no answer is no date, though `date` takes it for one
+    [[ $end == *T* ]] && end=$(date -d "$end" +%s 2>/dev/null) && export SLURM_JOB_END_TIME=$end
 fi
 # Checkpoints need no locks of HDF5's; where a file system has none, HDF5 does without.
 export HDF5_USE_FILE_LOCKING=${HDF5_USE_FILE_LOCKING:-BEST_EFFORT}
@@ -130,8 +136,10 @@ while :; do
         75) ;;
         *) write_state failed "$code" "$(now)" "$reason" && exit "$code" ;;
     esac
-    if [[ -z $asked && -n $(newest_step) && $(newest_step) == "$before" ]]; then
-        reason="stopped twice at ${before}: the time of a job is too short for a step"
+    after_it=$(newest_step)  # an attempt that does not begin with the newest checkpoint may end before it, too
+    if [[ -z $asked && -n $before && 10#0${after_it#step-} -le 10#0${before#step-} ]]; then
+        reason="stopped at ${after_it:-no checkpoint}, no further than ${before} before it: a job's time is too short for a step"
+        if [[ $after_it != "$before" ]]; then reason="${reason%:*}: checkpoint.resume makes each attempt begin anew"; fi
         echo "attempt.sh: $reason; it is not begun again" >&2
         write_state stopped 75 "$(now)" "$reason"
         exit 75

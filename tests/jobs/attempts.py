@@ -77,6 +77,8 @@ def codes(trainer):
             ("failed", ["9|6"], job, [], (6, "failed", 1)),
             ("gone on with at once", ["3|75", "6|75", "9|0"], {}, [], (0, "done", 3)),
             ("not twice at one step", ["3|75", "3|75", "9|0"], {}, [], (75, "stopped", 2)),
+            ("nor back", ["10|75", "9|75||rm -r output/checkpoints/step-10", "12|0"], {}, [], (75, "stopped", 2)),
+            ("nor with nothing left", ["10|75", "9|75||rm -r output/checkpoints/step-*", "12|0"], {}, [], (75, "stopped", 2)),
             ("queued again", ["3|75", "9|0"], job, [], (75, "stopped", 1, ["requeue 4711"])),
             ("one job of an array", ["3|75", "9|0"], array, [], (75, "stopped", 1, ["requeue 4711_3"])),
             ("not a job of its own", ["3|75", "9|0"], job, ["--here"], (0, "done", 2)),
@@ -142,6 +144,22 @@ def one_at_a_time(trainer):
     return complaints + check("another was first", fake.end("--after", "0"), 11, "failed", 1) + check("next", fake.end("--after", "1"), 0, "done", 2)
 
 
+def without_locks(trainer):
+    """Where nobody can tell whether a run still runs, one that says so is left alone, but by the job that it says it is of."""
+    complaints = []
+    for environment, due in (({}, (11, "running", 1)), ({"SLURM_JOB_ID": "4"}, (11, "running", 1)), ({"SLURM_JOB_ID": "5"}, (0, "done", 2))):
+        fake = Fake(trainer, "9|0")
+        fake.write("tools/flock", "#!/bin/sh\nexit 69\n")
+        begun = {"state": "running", "exit_code": None, "attempts": 1, "begin": "2026-01-31T12:00:00Z", "end": None, "seconds": 0, "host": "alpha",
+                 "slurm_job_id": "5", "reason": None}
+        write(fake.folder / "state.json", begun)
+        (fake.folder / "state.json").write_text((fake.folder / "state.json").read_text() + "\n")
+        complaints += check(f"{environment}", fake.end(environment=environment), *due)
+        (fake.folder / "state.json").unlink()
+        complaints += check("removed", fake.end(), 0, "done", 1) if due[0] else []
+    return complaints
+
+
 def whole_states(trainer):
     """state.json is whole at every instant, and its times are of the attempts."""
     fake = Fake(trainer, *(f"{step}|75" for step in range(100, 130)), "200|0")
@@ -186,4 +204,4 @@ def job_scripts(trainer):
     return complaints
 
 
-CHECKS = [(function.__name__, function) for function in (codes, words, asked_to_stop, one_at_a_time, whole_states, job_scripts)]
+CHECKS = [(function.__name__, function) for function in (codes, words, asked_to_stop, one_at_a_time, without_locks, whole_states, job_scripts)]
