@@ -5,6 +5,7 @@ but the resolved base, which the derivation starts from; which points can run is
 """
 import dataclasses
 import itertools
+import json
 import pathlib
 import re
 
@@ -206,6 +207,21 @@ def derive(sweep, base, factor):
 def identity(point):
     """What makes two points the same."""
     return point["ranks"], tuple(point["overrides"]), point["repetition"]
+
+
+def made_otherwise(former, new):
+    """A sentence on each of `new` that has the values and the repetition of one of `former` that was not dropped, but other overrides."""
+    found = {_place(point): point for point in former if not point["dropped"]}
+    pairs = [(found[_place(point)], point) for point in new if _place(point) in found]
+    return [f"{before['name']} with {_only_in(before, after)} where it is now {_only_in(after, before)}" for before, after in pairs]
+
+
+def _place(point):
+    return json.dumps([point["at"], point["ranks"], point["repetition"]], sort_keys=True)
+
+
+def _only_in(point, other):
+    return " ".join(word for word in point["overrides"] if word not in other["overrides"]) or "the base's values"
 
 
 def directory_name(index, point):

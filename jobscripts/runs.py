@@ -81,6 +81,9 @@ def prepare(trainer, machine, layout, source, overrides, directory):
     if resolved.returncode:
         raise Refused(complaint(resolved), REFUSED)
     text = resolved.stdout
+    if keys_of(text)["checkpoint.resume"].strip('"') == "none":
+        raise Refused("checkpoint.resume is none, so that each job would begin anew, and a run that is queued again must go on: "
+                      "checkpoint.resume=auto", REFUSED)
     limits = {} if "device.memory_limit" in written else {"device.memory_limit": layout.device_memory or layout.memory}
     if layout.device_memory and "device.host_memory_limit" not in written:
         limits["device.host_memory_limit"] = layout.memory
@@ -226,24 +229,29 @@ def now():
 
 
 def is_locked(path):
-    """Whether somebody holds this lock; of one that does not exist, nobody does."""
+    """Whether somebody holds this lock, None where the file system has no locks; of one that does not exist, nobody does."""
     try:
-        with open(path, "r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # none was begun, or there are no locks here
+        file = open(path, "r+")
+    except OSError:  # none was begun
         return False
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return None
     return False
 
 
 def state_of(directory):
-    """state.json of a run as a dict; `state` is `waiting` where there is none, and `killed` where it says running and nobody runs it."""
+    """state.json of a run as a dict; `state` is `waiting` where there is none, and `killed` where it says running and nobody runs it; without
+    locks nobody can tell, and it is `running`."""
     try:
         state = json.loads((directory / "state.json").read_text())
     except FileNotFoundError:
         return {"state": "waiting", "exit_code": None, "attempts": 0, "seconds": 0, "begin": None, "end": None, "reason": None}
-    if state["state"] == "running" and not is_locked(directory / "lock"):
+    if state["state"] == "running" and is_locked(directory / "lock") is False:
         state["state"] = "killed"
     return state
 

@@ -10,6 +10,7 @@ import filecmp
 import json
 import pathlib
 import shutil
+import sys
 
 import machine as machines
 import points
@@ -30,8 +31,9 @@ def locked(directory):
         except BlockingIOError:
             print(f"waits for another sweep.py, which plans or queues {directory}", flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:  # a file system without locks
-            pass
+        except OSError:
+            print(f"{directory}: this file system has no locks, so start no other sweep.py there while this one is at it; points that say `running` "
+                  "are left alone: of one that was killed, remove its state.json", file=sys.stderr, flush=True)
         yield
 
 
@@ -84,9 +86,16 @@ class Planner:
         return point | place, prepared
 
     def plan_new(self, former):
-        """The points of the file: those of `former` as they are, and behind them the others, planned; and the runs of these, {index: Prepared}."""
+        """The points of the file: those of `former` as they are, and behind them the others, planned; and the runs of these, {index: Prepared}.
+
+        Raises Refused where one of them has a former one's values, but is made otherwise.
+        """
         known = {points.identity(point): point for point in former}
         new = [point for point in points.expand(self.file, self.resolve) if points.identity(point) not in known]
+        changed = points.made_otherwise(former, new)
+        if changed:
+            count = f"{len(changed)} point{'s' * (len(changed) > 1)}"
+            raise Refused(f"{count} would be made otherwise than before, {changed[0]}, so points would not compare; --directory names another")
         planned, prepared = list(former), {}
         bar = progress.Bar(f"{self.file.name}: plans", len(new))
         for point in new:

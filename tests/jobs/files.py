@@ -1,10 +1,17 @@
 """Machine and sweep files: what is wrong is told at once, and what is right means what the README says."""
+import contextlib
+import errno
+import fcntl
+import io
 import pathlib
+import unittest.mock
 
 import document
 import machine
 import points
+import runs
 import slurm
+import sweeps
 
 from scripts import INPUT, JOBSCRIPTS, expect, sweep, write
 
@@ -130,6 +137,23 @@ def scaling(trainer):
     return complaints
 
 
+def locks(trainer):
+    """A run that says it runs is killed where its lock is free, not where it is held, nor where there are no locks, in which case sweep.py says so."""
+    write(trainer.folder / "state.json", {"state": "running"})
+    complaints = []
+    for lock, none, due in ((False, False, "killed"), (True, False, "running"), (False, True, "running")):
+        with open(trainer.folder / "lock", "w") as held, contextlib.redirect_stderr(io.StringIO()) as said:
+            if lock:
+                fcntl.flock(held, fcntl.LOCK_EX)
+            with unittest.mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "no locks")) if none else contextlib.nullcontext():
+                found = runs.state_of(trainer.folder)["state"]
+                with sweeps.locked(trainer.folder):
+                    pass
+        if found != due or ("no locks" in said.getvalue()) != none:
+            complaints.append(f"held {lock}, without locks {none}: {found}, due {due}; said: {said.getvalue()}")
+    return complaints
+
+
 def words_for_sbatch(trainer):
     """Paths with spaces, quotes and percent signs in a script's head; indices of an array."""
     cluster = machine.load(str(write(trainer.folder / "m.yaml", "{scheduler: slurm, cores: 2, memory: 1GiB, account: a b, options: [--exclusive]}")))
@@ -151,4 +175,4 @@ def shipped_sweeps(trainer):
     return complaints + ([] if not (trainer.folder / "runs").exists() else ["a dry run has written something"])
 
 
-CHECKS = [(check.__name__, check) for check in (machines, layouts, bad_sweeps, expansion, scaling, words_for_sbatch, shipped_sweeps)]
+CHECKS = [(check.__name__, check) for check in (machines, layouts, bad_sweeps, expansion, scaling, locks, words_for_sbatch, shipped_sweeps)]

@@ -31,6 +31,7 @@ def refusals(trainer):
             (["run.yaml", "--machine", "gpus.yaml"], 2, ["device.backend", "cuda"]),
             (["run.yaml", "--machine", "nowhere"], 2, ["there is no machine 'nowhere'"]),
             (["run.yaml", "--time", "4h"], 2, ["--time: found 4h, allowed: [days-]hours:minutes:seconds"]),
+            (["run.yaml", "--ranks", "2", "checkpoint.resume=none"], 2, ["checkpoint.resume is none", "checkpoint.resume=auto"]),
             (["no.yaml"], 2, ["there is no such input file"]), (["."], 2, ["no run's"])):
         complaints += expect(" ".join(words), submit(trainer, *words), code, *said)
     left = sorted(path.name for path in trainer.folder.iterdir())

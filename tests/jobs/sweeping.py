@@ -65,6 +65,22 @@ def added_and_changed(trainer, directory):
     return complaints + expect("another machine", sweep(trainer, directory, "--machine", "cpu-cluster"), 2, "--machine cannot be changed")
 
 
+def grown_from_below(trainer):
+    """A weak sweep that gets fewer ranks, or another `fixed`, would make its points otherwise under their old names: refused, and nothing changes."""
+    write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"steps": 1}})
+    weak = {"base": "run.yaml", "kind": "weak", "ranks": 2}
+    write(trainer.folder / "s.yaml", weak)
+    complaints = expect("two ranks", sweep(trainer, "s.yaml"), 0, "1 done")
+    before = (trainer.folder / "runs/s-sweep/sweep.json").read_text()
+    for change, words in (({"ranks": [1, 2]}, "ranks=2 with train.global_batch_size=8 where it is now train.global_batch_size=16"),
+                          ({"fixed": {"model.hidden_size": 64}}, "ranks=2 with the base's values where it is now model.hidden_size=64")):
+        write(trainer.folder / "s.yaml", weak | change)
+        complaints += expect(f"{change}", sweep(trainer, "s.yaml"), 2, "1 point would be made otherwise", words, "--directory names another")
+    write(trainer.folder / "s.yaml", weak | {"ranks": [2, 4]})
+    complaints += expect("more ranks", sweep(trainer, "s.yaml", "--dry-run"), 0, "point 1: 4 ranks")
+    return complaints + ([] if before == (trainer.folder / "runs/s-sweep/sweep.json").read_text() else ["sweep.json has changed"])
+
+
 def killed(trainer):
     """kill -9 of sweep.py alone: its point ends by itself, once, and the next sweep.py does the others. Of all: the point goes on."""
     write(trainer.folder / "run.yaml", INPUT)
@@ -149,4 +165,4 @@ def failures(trainer):
     return complaints + ([] if left == ["s-sweep"] else [f"there is now {left}"])
 
 
-CHECKS = [(check.__name__, check) for check in (whole, killed, two_at_once, stopped, failures)]
+CHECKS = [(check.__name__, check) for check in (whole, grown_from_below, killed, two_at_once, stopped, failures)]
