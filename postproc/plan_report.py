@@ -38,13 +38,13 @@ def write(page, path, options, prefix=""):
     chapter(page, title(path), plan, prefix)
 
 
-def write_of_run(page, run, options, prefix=""):
-    """The run's own input, planned within options.fit of device memory."""
+def write_of_run(page, run, fit, heading, options, prefix=""):
+    """The run's own input, planned within `fit` (bytes, or as inputs write them) of device memory. Raises RecordError before it adds anything."""
     with tempfile.TemporaryDirectory(prefix="plan-") as folder:
         path = pathlib.Path(folder) / "resolved.yaml"
         path.write_text(run.config_yaml, encoding="utf-8")
-        plan = ask(path, [f"device.memory_limit={options.fit}"], run.ranks, options.quadrille)
-    chapter(page, f"The same input within {options.fit} of device memory", plan, prefix)
+        plan = ask(path, [f"device.memory_limit={fit}"], run.ranks, options.quadrille)
+    chapter(page, heading, plan, prefix)
 
 
 def chapter(page, heading, plan, prefix):

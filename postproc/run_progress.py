@@ -15,7 +15,7 @@ def no_steps(run):
 
 def ending(run):
     """The run's end in words."""
-    meanings = {-1: "It is running, or was killed before it could say; if for memory, report.py --fit 1GiB tells what would take no more than that.",
+    meanings = {-1: "It is running, or was killed before it could say; if for memory, report.py --fit BYTES tells what would take no more than that.",
                 0: "It ended well.", 2: "It was refused (exit code 2).", 3: "It did not fit in memory (exit code 3).",
                 4: "Training diverged (exit code 4): a loss or a gradient norm was not finite.",
                 5: "Reading or writing failed (exit code 5).", 6: "A rank failed or the job stood still (exit code 6).",

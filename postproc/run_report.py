@@ -1,4 +1,7 @@
 """The chapters of one run: what it was, how it went, where its time, its memory and its messages went."""
+import fcntl
+import os
+
 import numpy
 
 import inputs
@@ -62,7 +65,29 @@ def write(page, path, options, prefix=""):
     page.chapter("Machine and input", prefix)
     page.add(environment(run), *present(choices(run)), Listing("The input as resolved: fed back, it runs the same", run.config_yaml))
     if options.fit:
-        plan_report.write_of_run(page, run, options, prefix)
+        plan_report.write_of_run(page, run, options.fit, f"The same input within {options.fit} of device memory", options, prefix)
+    elif was_killed(run) and (peak := int(run.predicted_peak[:, run.tiers.index("device")].sum(axis=1).max())):
+        fit = peak * 3 // 4
+        heading = f"If it was killed for memory: what would take {look.byte_text(fit)}, a quarter less on the device"
+        try:
+            plan_report.write_of_run(page, run, fit, heading, options, prefix)
+        except record.RecordError as error:
+            page.add(Note("Nothing is said of what would take less memory.", f"{error}."))
+
+
+def was_killed(run):
+    """Whether it ended without a word: its record knows no end, and nobody holds the lock that a run has on its directory. Without locks nobody can
+    tell, and it was not."""
+    if run.complete or run.exit_code != -1:
+        return False
+    directory = os.open(run.path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(directory)
+    return True
 
 
 def present(*items):

@@ -107,6 +107,17 @@ def loss(base, point, unit="token"):
     return Loss(base.ranks / rate(base, unit).median / whole, eaten)
 
 
+def stages(point):
+    return int(point.runs[0].coordinates[:, 2].max()) + 1
+
+
+def bubble(point):
+    """(share of the rank-seconds in which stages idle, share in which they wait for messages between stages), of the middle half of the steps."""
+    parts = ledger(point)
+    whole = sum(parts.values())
+    return parts.get("pipeline_idle", 0.0) / whole, parts.get("exposed_pp", 0.0) / whole
+
+
 def scaling_kind(points):
     """strong: all points do the same work in a step; weak: each rank does, at several numbers of ranks; else mixed."""
     totals = [float(numpy.mean([run.model_flops for run in point.runs])) for point in points]

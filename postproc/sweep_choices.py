@@ -4,6 +4,7 @@ Draws and words what scaling.py computes; reads nothing.
 """
 import look
 import page
+import pipeline
 import scaling
 import sweep_scaling
 
@@ -105,6 +106,42 @@ def _clusters(places, texts):
             found.append((place, near := []))
         near.append(text)
     return found
+
+
+def bubbles(points):
+    """The idle time of stages at every point that has more than one, and what its schedule's theory says. At least one point must."""
+    found = [(point, *scaling.bubble(point), pipeline.expected(point.runs[0])) for point in points if scaling.stages(point) > 1]
+    drawn = found[:MOST_BARS]
+    canvas, plot = look.lying([point.short for point, *_ in drawn])
+    for row, (_, idle, message, _) in enumerate(drawn):
+        plot.barh(row, 100 * idle, height=0.7, label=None if row else "pipeline_idle", **look.fill("pipeline_idle"))
+        plot.barh(row, 100 * message, left=100 * idle, height=0.7, label=None if row else "exposed_pp", **look.fill("exposed_pp"))
+    theory = [(100 * expected.fraction, row) for row, (*_, expected) in enumerate(drawn) if expected.fraction is not None]
+    if theory:
+        plot.plot(*zip(*theory), linestyle="none", marker="D", color=look.BLACK, markersize=5, label="theory")
+    plot.set(xlabel="share of the step [%]", xlim=(0, None))
+    look.legend_beside(plot)
+    columns = [page.Column("point"), page.Column("schedule"), page.Column("stages"), page.Column("microbatches"),
+               page.Column("pipeline_idle", "1", look.percent_text), page.Column("exposed_pp", "1", look.percent_text),
+               page.Column("theory", "1", look.percent_text), page.Column("formula")]
+    rows = [[point.name, expected.schedule, expected.stages, expected.microbatches, idle, message, expected.fraction, expected.formula]
+            for point, idle, message, expected in found]
+    title = "The pipeline's bubble, measured and in theory"
+    return page.Figure("bubbles", title, _bubbles_caption(found, len(drawn)), canvas, page.Table("bubbles", title, "", columns, rows))
+
+
+def _bubbles_caption(found, drawn):
+    least = min(found, key=lambda each: each[1])
+    parts = ["Bars are what stages idle of the step, and wait for each other's messages; marks are the schedule's theory, of equal stages and no "
+             f"other work. The least idle is {least[0].short}: {look.percent_text(least[1])}."]
+    known = [(point, idle, expected) for point, idle, _, expected in found if expected.fraction is not None]
+    if known:
+        point, idle, expected = max(known, key=lambda each: abs(each[1] - each[2].fraction))
+        parts.append(f"Furthest from its theory is {point.short}: {look.percent_text(idle)} where {expected.formula} gives "
+                     f"{look.percent_text(expected.fraction)}.")
+    if len(known) < len(found):
+        parts.append(f"Of {look.number_of(len(found) - len(known), 'point')} there is no formula.")
+    return " ".join(parts + ([f"Drawn are the first {drawn} of {len(found)}."] if drawn < len(found) else []))
 
 
 def hiding(points):

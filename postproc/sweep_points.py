@@ -59,17 +59,20 @@ def load_sweep(directory):
 
 
 def _sweep(directory, sweep):
-    found, dropped, unfinished = {}, [], []
+    found, dropped, unfinished, made = {}, [], [], {}
     for point in sweep["points"]:
         if point["dropped"] is not None:
             dropped.append((point["name"], point["dropped"]))
             continue
-        folder = directory / point["directory"]
+        values = {"ranks": point["ranks"], **point["at"]}
+        folder, first = directory / point["directory"], made.setdefault(repr(values), point)
+        if first["overrides"] != point["overrides"]:
+            raise record.RecordError(f"{first['directory']} and {point['directory']} of {directory} have the same values but unlike overrides, so "
+                                     "they are no repetitions of one point; runs are set side by side by their own directories")
         run, why = _outcome(folder)
         if run is None:
             unfinished.append((point["name"], *why))
             continue
-        values = {"ranks": point["ranks"], **point["at"]}
         name = re.sub(r" ?#\d+$", "", point["name"])
         found.setdefault(repr(values), (name or sweep["name"], values, []))[2].append(run)
     facts = {key: sweep[key] for key in ("base", "commit", "version", "machine", "scales", "grows", "repetitions")}

@@ -43,6 +43,9 @@ def add_chapters(report, heading, sweep, prefix):
     if any(key not in scaling.following(sweep.points) for key in choices):
         report.chapter("Choices", prefix)
         report.add(*sweep_choices.figures(sweep.points, choices, unit))
+    if any(scaling.stages(point) > 1 for point in sweep.points):
+        report.chapter("Pipeline", prefix)
+        report.add(sweep_choices.bubbles(sweep.points))
     report.chapter("Memory and transfers", prefix)
     report.add(sweep_choices.time_and_memory(sweep.points, unit), sweep_choices.hiding(sweep.points))
 

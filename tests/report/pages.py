@@ -1,12 +1,14 @@
 """Pages as the command line makes them: of ordinary and of odd records, of plans, of two runs; and the sentences and exit codes for what is none.
 
-Records are made by hand; no browser is needed: what one sees of a page is in_browser.py's to say.
+Records are made by hand; no browser is needed: what one sees of a page is run.py's to say.
 """
 import contextlib
 import csv
+import fcntl
 import io
 import json
 import math
+import os
 import pathlib
 import re
 import sys
@@ -221,6 +223,24 @@ def the_directory_of_a_job():
     assert "<h1>Run job</h1>" in page and "pipeline" in ids(page), ids(page)
 
 
+def a_run_that_was_killed():
+    """Where nobody holds its directory, what takes a quarter less of its fullest rank's 1536 bytes is planned; of one that runs it is not."""
+    made, binary = folder("killed"), HERE / "quadrille"
+    hand_made.write(made / "run.h5", exit_code=-1, complete=0)
+    (HERE / "plan.json").write_text(json.dumps(plan(False)))
+    binary.write_text(f'#!/bin/sh\necho "$@" >"{HERE}/asked"\ncat "{HERE}/plan.json"\nexit 3\n')
+    binary.chmod(0o755)
+    page = page_of(made, "--quadrille", binary)
+    assert "device.memory_limit=1152 --ranks 4" in (HERE / "asked").read_text(), (HERE / "asked").read_text()
+    assert ids(page)[-2:] == ["alternatives_peak", "alternatives"] and "If it was killed for memory" in page, ids(page)
+    page = page_of(made, "--quadrille", HERE / "nowhere")
+    assert "Nothing is said of what would take less memory" in page and "alternatives" not in ids(page), ids(page)
+    held = os.open(made, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    assert "If it was killed" not in page_of(made, "--quadrille", binary)
+    os.close(held)
+
+
 def two_runs_compared():
     a, b = folder("a"), folder("b")
     hand_made.write(a / "run.h5")
@@ -255,7 +275,7 @@ def words_are_never_markup():
 
 CHECKS = (whole_run, one_step_of_one_rank, no_step, losses_that_are_not_numbers, many_ranks_and_steps, a_broken_trace_costs_its_figures,
           two_runs_on_one_page, a_run_that_went_on, what_is_no_record, plan_that_does_not_fit, plans_that_fit_or_are_none, the_directory_of_a_job,
-          two_runs_compared, words_are_never_markup)
+          a_run_that_was_killed, two_runs_compared, words_are_never_markup)
 
 if __name__ == "__main__":
     sys.exit(hand_made.run_checks(CHECKS))

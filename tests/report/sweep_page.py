@@ -147,6 +147,33 @@ def check_weak_scaling_by_layers():
         assert words in html, words
 
 
+def check_bubbles_of_a_sweep():
+    """Two stages that idle 4 s and 2 s of 10: 30 % beside the theory's (2 − 1)/(m + 1), of 4 and 16 microbatches; one stage is not in it."""
+    sweep = Sweep("schedules")
+    for count in (4, 16):
+        folder = sweep.add({"micro": count}, 4, hand_made.tables(5))
+        config = hand_made.INPUT.replace("gradient_accumulation_steps: 4", f"gradient_accumulation_steps: {count}")
+        hand_made.write(folder / "output/run.h5", hand_made.tables(5), config)
+    sweep.add({"micro": 1}, 1, data(1, 10, 0))
+    code, said, html, tables = sweep.report()
+    assert code == 0 and not said, said
+    assert [row["point"] for row in tables["bubbles"]] == ["micro=4", "micro=16"], tables["bubbles"]
+    for row, theory in zip(tables["bubbles"], (1 / 5, 1 / 17)):
+        near(row, "pipeline_idle [1]", 0.3)
+        near(row, "theory [1]", theory)
+    assert "Furthest from its theory is ranks=4 micro=16: 30.0 % where (p−1)/(m+p−1) gives 5.9 %" in html, html[html.find("Furthest"):][:200]
+
+
+def check_unlike_points_of_one_name():
+    """Two runs of the same values that were made otherwise are no repetitions of one point."""
+    sweep = Sweep("mixed")
+    for repetition, batch in ((1, 8), (2, 16)):
+        sweep.add({"ranks": 2}, 2, data(2, 10, 0), repetition=repetition)
+        sweep.points[-1]["overrides"] = [f"train.global_batch_size={batch}"]
+    code, said, _, _ = sweep.report()
+    assert code == 5 and "points/0 and points/1" in said and "unlike overrides" in said and len(said.splitlines()) == 1, said
+
+
 def check_odd_sweeps():
     """One point, none, a schema of tomorrow, and half a file."""
     one = Sweep("one")
