@@ -7,7 +7,8 @@
     jobscripts/sweep.py runs/weak-sweep                                  # goes on where it was; so does the first command, said again
     jobscripts/sweep.py runs/weak-sweep --status                         # where each point stands
 
-No point runs twice: not when this is killed and said again, nor from two terminals, nor beside a job that is queued. Points that failed are left
+No point runs twice: not when this is killed and said again, nor (where the file system has locks) from two terminals, nor beside a job that is
+queued. Points that failed are left
 alone unless --retry asks for them. jobscripts/README.md describes sweep files and a sweep's directory, inputs/sweeps/ has some.
 
 Exit code: 0 all points are done, or queued; 1 some failed; 2 refused as wrong; 3 no point fits; 75 stopped by a signal (points that ran have saved).

@@ -138,7 +138,7 @@ def scaling(trainer):
 
 
 def locks(trainer):
-    """A run that says it runs is killed where its lock is free, not where it is held, nor where there are no locks, in which case sweep.py says so."""
+    """A run that says it runs is killed where its lock is free; not where it is held, nor where there are no locks, of which sweep.py tells."""
     write(trainer.folder / "state.json", {"state": "running"})
     complaints = []
     for lock, none, due in ((False, False, "killed"), (True, False, "running"), (False, True, "running")):
