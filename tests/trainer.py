@@ -15,13 +15,22 @@ import sys
 import time
 
 SKIPPED = 77  # the exit code that says so
+# Packages without which a driver does not skip but fail, as in .ci/run: else a proof could be gone and nobody told.
+NEEDED = os.environ.get("QUADRILLE_NEEDED", "").split()
+
+
+def skip_code(why):
+    """The exit code of what cannot be checked for that reason."""
+    return 1 if any(package in why for package in NEEDED) else SKIPPED
+
 
 try:
     import h5py
     import numpy
 except ImportError as error:
-    print(f"skipped: {error} for {sys.executable}; on Debian: apt-get install python3-h5py python3-numpy")
-    sys.exit(SKIPPED)
+    WHY = f"skipped: {error} for {sys.executable}; on Debian: apt-get install python3-h5py python3-numpy"
+    print(WHY)
+    sys.exit(skip_code(WHY))
 
 FULL = os.environ.get("QUADRILLE_FULL", "0") not in ("", "0", "OFF")  # whole crosses where usually a part of them is run
 LAUNCH = pathlib.Path(__file__).resolve().parents[1] / "jobscripts/launch.sh"
@@ -158,7 +167,7 @@ def report(arguments, checks, what="checks"):
 
     `checks` are pairs of a name and a function; the function returns its complaints and a remark for its line, or raises RuntimeError
     with what there is to say about a run that failed. A remark that begins with "skipped: " says why there was nothing to check; if that
-    is so of all of them, the code is SKIPPED.
+    is so of all of them, the code is SKIPPED; where a package that is missing is NEEDED, it is a failure.
     """
     chosen = [(name, check) for name, check in checks if arguments.filter in name]
     if arguments.list:
@@ -171,6 +180,8 @@ def report(arguments, checks, what="checks"):
         except RuntimeError as error:
             complaints, remark = [str(error)], ""
         left_out = not complaints and remark.startswith("skipped: ")
+        if left_out and skip_code(remark) != SKIPPED:
+            complaints, left_out = [f"QUADRILLE_NEEDED is {' '.join(NEEDED)}"], False
         failed, skipped = failed + bool(complaints), skipped + left_out
         print(f"{'FAILED' if complaints else '-' if left_out else 'ok':6} {name}{': ' if remark else ''}{remark}", flush=True)
         for complaint in complaints:

@@ -1,15 +1,21 @@
 """In a real Slurm: an array of four points, one of which is stopped by a signal, queued again and done; a job of submit.py."""
 import functools
+import importlib.util
 import os
+import pathlib
+import shlex
 import signal
+import subprocess
+import sys
 import tempfile
-import time
 
 from trainer import read_record
 
-import cluster
-from scripts import INPUT, LONG, STEPS, expect, is_training, ranks_of, state, submit, sweep, wait_for, write
-from sweeping import folders
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "report"))
+import browser  # noqa: E402
+import cluster  # noqa: E402
+from scripts import INPUT, JOBSCRIPTS, LONG, STEPS, expect, is_training, ranks_of, state, submit, sweep, wait_for, write  # noqa: E402
+from sweeping import folders  # noqa: E402
 
 MACHINE = {"scheduler": "slurm", "cores": cluster.CORES, "memory": "2GiB", "ranks_per_node": 2, "time": "00:10:00", "signal": 30}
 
@@ -36,7 +42,7 @@ def machine(trainer, slurm):
     if plugin in there.stdout + there.stderr:
         launch = f"srun --mpi={plugin} --kill-on-bad-exit=1 --nodes={{nodes}} --ntasks={{ranks}} --cpus-per-task={{threads}}"
     else:
-        launch = f"{trainer.binary.parent / 'launch.sh'} {{ranks}}"
+        launch = f"env {shlex.quote('MPIRUN=' + (mpirun or 'mpirun'))} {shlex.quote(str(JOBSCRIPTS / 'launch.sh'))} {{ranks}}"
     return write(trainer.folder / "m.yaml", MACHINE | {"launch": launch})
 
 
@@ -67,7 +73,18 @@ def array(trainer, slurm):
     if not job.get("slurm_job_id"):
         complaints.append(f"the record knows no job: {job}")
     complaints += [f"{victim}: {word} was not said" for word in ("SIGUSR1", "goes on after step") if word not in (victim / "log.txt").read_text()]
-    return complaints + expect("done", sweep(trainer, "s.yaml", "--status"), 0, "4 done")
+    return complaints + expect("done", sweep(trainer, "s.yaml", "--status"), 0, "4 done") + report_of(trainer.folder / "runs/s-sweep")
+
+
+def report_of(directory):
+    """The report of the sweep that has just run, as postproc/report.py writes it and as a browser shows it."""
+    if not importlib.util.find_spec("matplotlib"):
+        return []  # no report can be written here
+    command = [sys.executable, JOBSCRIPTS.parent / "postproc/report.py", directory]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL)
+    if done.returncode or done.stderr:
+        return [f"report.py: exit {done.returncode}\n{done.stdout}{done.stderr}"]
+    return browser.complaints_about(directory / "report.html", {"points", "rates", "eaten", "by-train-steps", "transfers"})[0]
 
 
 def queued_again(trainer, slurm):

@@ -2,6 +2,7 @@
 import functools
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 
@@ -19,6 +20,7 @@ GROUPS = {"files": files.CHECKS, "attempts": attempts.CHECKS, "submit": submitti
 
 def main():
     arguments = parse_arguments(__doc__)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that daemons and folders of the tests' own are left behind by no end but SIGKILL
     for name in [name for name in os.environ if name.startswith("SLURM_")]:
         del os.environ[name]  # the tests may be run in a job of another Slurm
 

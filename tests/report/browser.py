@@ -55,6 +55,20 @@ def look_at(page, seconds=60, screenshot=None):
         return chromium.look_at(pathlib.Path(page).resolve().as_uri(), screenshot)
 
 
+def complaints_about(page, wanted, seconds=120):
+    """Complaints about a page in a browser, and a remark; `wanted`: the figures it must have."""
+    seen = look_at(page, seconds)
+    if seen is None:
+        return [], f"skipped: {MISSING}"
+    complaints = [f"without the figure {name}" for name in sorted(wanted - set(seen.figures))]
+    complaints += [f"the picture of ‘{name}’ is not drawn" for name in seen.broken] + [f"the picture of ‘{name}’ is tiny" for name in seen.small]
+    complaints += [f"on the console: {line}" for line in seen.console] + [f"asked for {address}" for address in seen.requests]
+    if seen.overflow > 0:
+        complaints.append(f"{seen.overflow} pixels wider than the window")
+    complaints += ["a figure's caption says nothing"] if sum(len(caption) > 30 for caption in seen.captions) < len(wanted) - 3 else []
+    return complaints, f"{len(seen.figures)} figures"
+
+
 class _Chromium:
     """A started browser; messages are JSON that end with a zero byte, to its descriptor 3 and from its descriptor 4."""
 

@@ -23,20 +23,6 @@ STEPPED = {"summary", "loss", "gradients", "speed", "time_by_rank", "time_by_ste
 PIPELINED = STEPPED | {"bubble", "pipeline", "memory_by_rank", "moves"}
 
 
-def look(page, wanted, seconds=120):
-    """Complaints about a page in a browser, and a remark; `wanted`: the figures it must have."""
-    seen = browser.look_at(page, seconds)
-    if seen is None:
-        return [], f"skipped: {browser.MISSING}"
-    complaints = [f"without the figure {name}" for name in sorted(wanted - set(seen.figures))]
-    complaints += [f"the picture of ‘{name}’ is not drawn" for name in seen.broken] + [f"the picture of ‘{name}’ is tiny" for name in seen.small]
-    complaints += [f"on the console: {line}" for line in seen.console] + [f"asked for {address}" for address in seen.requests]
-    if seen.overflow > 0:
-        complaints.append(f"{seen.overflow} pixels wider than the window")
-    complaints += ["a figure's caption says nothing"] if sum(len(caption) > 30 for caption in seen.captions) < len(wanted) - 3 else []
-    return complaints, f"{len(seen.figures)} figures"
-
-
 def script(name, *arguments):
     return subprocess.run([sys.executable, POSTPROC / name, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120)
 
@@ -61,7 +47,7 @@ def ordinary(trainer):
     result = script("report.py", output)
     if result.returncode != 0 or result.stderr:
         return said(result), ""
-    return look(output / "report.html", PIPELINED)
+    return browser.complaints_about(output / "report.html", PIPELINED)
 
 
 def offloaded(trainer):
@@ -73,7 +59,7 @@ def offloaded(trainer):
     result = script("report.py", output)
     if result.returncode != 0 or result.stderr:
         return said(result), ""
-    return look(output / "report.html", STEPPED | {"copies"})
+    return browser.complaints_about(output / "report.html", STEPPED | {"copies"})
 
 
 def compared(trainer):
@@ -88,7 +74,7 @@ def compared(trainer):
     result = script("trace.py", kept)
     if result.returncode != 0 or not (kept / "trace.json").exists():
         return said(result), ""
-    return look(trainer.folder / "both.html", {"losses", "times_picture", "inputs", "memories", "movements"})
+    return browser.complaints_about(trainer.folder / "both.html", {"losses", "times_picture", "inputs", "memories", "movements"})
 
 
 def refused_for_memory(trainer):
@@ -108,7 +94,7 @@ def refused_for_memory(trainer):
         return said(wrong), ""
     text = page.read_text()
     wanted = {"plan_device", "plan_states"} | ({"alternatives_peak", "alternatives"} if "Nothing that was tried fits" not in text else set())
-    return look(page, wanted) if "It does not fit: it needs" in text else (["the page does not say that it does not fit"], "")
+    return browser.complaints_about(page, wanted) if "It does not fit: it needs" in text else (["the page does not say that it does not fit"], "")
 
 
 def swept(trainer):
@@ -127,8 +113,8 @@ def swept(trainer):
     named = ("point", "ranks", "efficiency [%]", "loss [%]")
     wrong = [f"the loss is not the sum of its parts: {row}" for row in rows
              if abs(sum(float(value) for name, value in row.items() if name not in named) - float(row["loss [%]"])) > 1e-6]
-    complaints, remark = look(place / "report.html", {"points", "dropped", "throughput", "efficiency", "eaten-1", "eaten-2", "rates",
-                                                      "by-sharding-zero_stage", "memory", "transfers"})
+    wanted = {"points", "dropped", "throughput", "efficiency", "eaten-1", "eaten-2", "rates", "by-sharding-zero_stage", "memory", "transfers"}
+    complaints, remark = browser.complaints_about(place / "report.html", wanted)
     return wrong + complaints, remark
 
 
