@@ -29,12 +29,12 @@ bool stands_in(const fs::path& folder, const fs::path& directory) {
     return fs::equivalent(plain.parent_path(), directory, ignored);
 }
 
-// Whether a path that exists leads out of the run's own directory. Collective.
+// Whether a path leads out of the run's own directory, be it there or not: a base may have gone since the run began with it. Collective.
 bool leads_elsewhere(const Collectives& ranks, const CheckpointConfig& c) {
     return !on_first_rank(ranks, [&]() -> std::string {
         std::error_code ignored;
         const bool own = fs::equivalent(c.resume, c.directory, ignored) || stands_in(c.resume, c.directory);
-        return fs::exists(c.resume, ignored) && !own ? "elsewhere" : "";
+        return own ? "" : "elsewhere";
     }).empty();
 }
 

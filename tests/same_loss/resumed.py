@@ -180,6 +180,18 @@ def queued_again(lab):
     return complaints, ""
 
 
+def base_that_is_gone(lab):
+    """A run that has saved goes on by the same command also where what it began with is there no more; one that has not is refused."""
+    lab.record("gpt", "dp2", "run", SAVING, fresh=True)
+    command = f"checkpoint.interval=2 checkpoint.keep=0 train.steps=6 checkpoint.resume={lab.step('run', 4)}"
+    lab.record("gpt", "dp2", "tuned", command, fresh=True)
+    shutil.rmtree(lab.folder / "run")
+    shutil.rmtree(lab.folder / "never", ignore_errors=True)
+    _, stdout = lab.record("gpt", "dp2", "tuned", command.replace("steps=6", "steps=8"))
+    complaints = [] if "after step 6 of 8" in stdout else [f"not said what is gone on with\n{stdout}"]
+    return complaints + refused(lab, "gpt", "dp2", "never", command, "step-00000004"), ""
+
+
 def damaged_ones_are_kept(lab):
     """A run that began with another's checkpoint, and whose own are all damaged, begins once more; the damaged are told of and kept."""
     lab.record("gpt", "dp2", "run", SAVING, fresh=True)
@@ -205,4 +217,4 @@ def another_optimizer(lab):
 
 CHECKS = [(check.__name__, check) for check in (
     new_values_win, another_batch_goes_on_in_the_data, another_model, found_or_not, back_to_an_earlier_step, records_of_other_grids,
-    adapters_on_a_base, queued_again, damaged_ones_are_kept, another_optimizer)]
+    adapters_on_a_base, queued_again, base_that_is_gone, damaged_ones_are_kept, another_optimizer)]
