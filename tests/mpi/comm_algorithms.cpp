@@ -186,8 +186,8 @@ TEST_CASE("five million elements") {
     }
 }
 
-TEST_CASE("twenty times the same bits from ring and shared memory, whoever comes late") { check_repeats(Algorithm::ring, Algorithm::shared); }
+TEST_CASE("time and again the same bits from ring and shared memory, whoever comes late") { check_repeats(Algorithm::ring, Algorithm::shared); }
 
-TEST_CASE("twenty times the same bits from two levels") { check_repeats(Algorithm::hierarchical, Algorithm::hierarchical); }
+TEST_CASE("time and again the same bits from two levels") { check_repeats(Algorithm::hierarchical, Algorithm::hierarchical); }
 
 }  // namespace quadrille::test
