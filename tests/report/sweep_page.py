@@ -85,6 +85,10 @@ def check_scaling_of_a_sweep():
     assert {"throughput", "efficiency", "eaten", "transfers"} == figures, figures
     rates = [float(row["median [token/s]"]) for row in tables["throughput"]]
     assert rates == [51.2, 512 / 6, 102.4] and [float(row["ideal [token/s]"]) for row in tables["throughput"]] == [51.2, 102.4, 204.8], rates
+    assert [row["ranks"] for row in tables["efficiency"]] == ["1", "2", "4"], tables["efficiency"]
+    for row, efficiency in zip(tables["efficiency"], (1, 5 / 6, 1 / 2)):
+        for name in ("efficiency [1]", "lower quartile [1]", "upper quartile [1]"):
+            near(row, name, efficiency)
     lost = {int(row["ranks"]): row for row in tables["eaten"]}
     near(lost[4], "efficiency [%]", 50)
     near(lost[4], "exposed_dp [%]", 40)  # all of what the ranks waited: 4 × 5 s × 0.4 of 20 rank-seconds
@@ -118,6 +122,10 @@ def check_offload_of_a_sweep():
     times = [float(row["step time [s]"]) for row in tables["memory"]]
     assert times == [10.5, 10.5, 12.5, 12.5], times
     assert [row["device peak [byte]"] for row in tables["memory"]] == ["4000", "4000", "1000", "1000"]
+    for row, seconds in zip(tables["rates"], (10, 10, 12, 12)):  # repetitions of so many seconds, and of one less by rate
+        near(row, "slowest repetition [token/s]", 512 / (seconds + 1))
+        near(row, "fastest repetition [token/s]", 512 / seconds)
+        near(row, "median [token/s]", (512 / seconds + 512 / (seconds + 1)) / 2)
     by_offload = tables["by-offload"]
     assert [row["pairs"] for row in by_offload] == ["2", "2"] and abs(float(by_offload[1]["device memory: median × [1]"]) - 0.25) < 1e-12
     rate = (512 / 12 + 512 / 13) / (512 / 10 + 512 / 11)  # medians of two values each
