@@ -38,9 +38,10 @@ TABLE = (
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """A machine file's values, in the order of TABLE, and where they are from."""
+    """A machine file's values, in the order of TABLE, its name, and where they are from."""
 
     path: pathlib.Path
+    name: str
     about: str
     scheduler: str
     nodes: int
@@ -57,10 +58,6 @@ class Machine:
     modules: list
     environment: dict
     launch: str
-
-    @property
-    def name(self):
-        return self.path.stem
 
     @property
     def slurm(self):
@@ -83,8 +80,9 @@ def names():
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def load(name_or_path):
-    """The machine of that name in machines/, or of that file. Raises Refused with all that is wrong."""
+def load(name_or_path, name=None):
+    """The machine of that name in machines/, or of that file; `name`: what it was called where the file is a copy, else the file's stem. Raises
+    Refused with all that is wrong."""
     path = FOLDER / f"{name_or_path}.yaml"
     if os.sep in str(name_or_path) or str(name_or_path).endswith((".yaml", ".yml")):
         path = pathlib.Path(name_or_path).resolve()
@@ -99,7 +97,7 @@ def load(name_or_path):
     values["cores"] = values["cores"] or len(os.sched_getaffinity(0))
     values["memory"] = values["memory"] or memory_here()
     values["ranks_per_node"] = values["ranks_per_node"] or values["gpus"] or values["cores"]
-    return Machine(path=path, **values)
+    return Machine(path=path, name=name or path.stem, **values)
 
 
 def _check_sense(values, entries, problems):

@@ -21,6 +21,8 @@ import slurm
 from document import Refused
 
 HERE = pathlib.Path(__file__).resolve().parent
+# What write_tools and write_run have written before job.sh: a directory that holds nothing else is of no run yet.
+BEFORE_SCRIPT = ("bin", "machine.yaml", "source.yaml", "input.yaml", "plan.json", "job.json", "job.sh")
 DONE, REFUSED, NO_MEMORY, BUSY, STOPPED = 0, 2, 3, 11, 75
 
 

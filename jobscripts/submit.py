@@ -55,9 +55,9 @@ def begin(arguments):
     machine = machines.load(arguments.machine or machines.default_name())
     layout = machines.lay_out(machine, arguments.ranks, arguments.nodes, arguments.ranks_per_node)
     directory = (arguments.directory or pathlib.Path("runs") / f"{arguments.input.stem}-job").absolute()
-    if (directory / "job.json").exists():
+    if (directory / "job.sh").exists():
         raise Refused(f"{directory} is a run's: `submit.py {directory}` goes on with it, --directory names another")
-    if directory.exists() and any(directory.iterdir()):
+    if directory.exists() and any(path.name.removesuffix(".new") not in runs.BEFORE_SCRIPT for path in directory.iterdir()):
         raise Refused(f"{directory} is not empty; --directory names another")
     limit, name = document.time_option(arguments.time) or machine.time, arguments.name or directory.name
     prepared = runs.prepare(trainer, machine, layout, arguments.input.absolute(), arguments.overrides, directory)
@@ -88,6 +88,9 @@ def go_on(arguments):
         what = [f"--{name.replace('_', '-')}" for name in given] + arguments.overrides
         raise Refused(f"{arguments.input} goes on as it was begun: {', '.join(what)} cannot be changed; a new run can, from a checkpoint of it")
     directory = arguments.input.absolute()
+    sweep = directory.parent.parent
+    if directory.parent.name == "points" and (sweep / "sweep.json").exists():
+        raise Refused(f"{directory} is a point of a sweep: `sweep.py {sweep}` goes on with those that wait, with --retry also with those that failed")
     if not (directory / "job.sh").exists():
         raise Refused(f"{directory} is a directory, but no run's: it has no job.sh")
     state = runs.state_of(directory)["state"]

@@ -67,7 +67,8 @@ def expand(arguments, file, directory):
     if former:
         if arguments.machine and machines.load(chosen).name != former["machine"] or arguments.time and arguments.time != former["time"]:
             raise Refused(f"{directory} was begun on machine {former['machine']} with jobs of {former['time']}; --directory names another")
-        machine, trainer, limit = machines.load(directory / "machine.yaml"), runs.find_trainer(directory / "bin/quadrille"), former["time"]
+        machine = machines.load(directory / "machine.yaml", former["machine"])
+        trainer, limit = runs.find_trainer(directory / "bin/quadrille"), former["time"]
     else:
         machine = machines.load(chosen or machines.default_name())
         trainer, limit = runs.find_trainer(arguments.binary), document.time_option(arguments.time) or file.time or machine.time

@@ -125,7 +125,7 @@ def expand(file, directory, trainer, machine, time, dry):
         raise Refused(f"{file.base} is not what it was when {directory} was begun, so points would not compare; --directory names another")
     planned, prepared = Planner(file, directory, trainer, machine).plan_new(former["points"] if former else [])
     sweep = {"schema": SCHEMA, "name": file.name, "about": file.about, "kind": file.kind, "scales": file.scales, "grows": file.grows,
-             "base": str(file.base), "commit": trainer.commit, "version": trainer.version, "machine": former["machine"] if former else machine.name,
+             "base": str(file.base), "commit": trainer.commit, "version": trainer.version, "machine": machine.name,
              "time": time, "axes": _axes(file), "repetitions": file.repetitions, "points": planned}
     if not dry and kept(sweep):
         if not former:

@@ -54,6 +54,10 @@ def dry_run(trainer):
 def here(trainer):
     """A run here: its directory holds all of it, its record is that of the same run by hand, and its input runs the same from anywhere."""
     write(trainer.folder / "run.yaml", INPUT | {"comm": {"bucket_size": "auto"}})
+    begun = trainer.folder / "runs/my job"  # by a submit.py that was killed before it had written job.sh
+    (begun / "bin").mkdir(parents=True)
+    for name in ("job.json", "job.sh.new"):
+        (begun / name).write_text("{")
     by_hand = trainer.train(INPUT | {"comm": {"bucket_size": "auto"}}, 2, ["grid.tp=2"], 300)
     directory = trainer.folder / "runs/my job"
     ended = submit(trainer, "run.yaml", "--ranks", "2", "grid.tp=2", "--directory", directory)

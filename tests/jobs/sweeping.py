@@ -5,7 +5,7 @@ import signal
 
 from trainer import read_record
 
-from scripts import INPUT, LONG, STEPS, end, expect, is_training, processes_of, ranks_of, start, state, sweep, wait_for, write
+from scripts import INPUT, LONG, STEPS, end, expect, is_training, processes_of, ranks_of, start, state, submit, sweep, wait_for, write
 
 SWEEP = {"base": "run.yaml", "ranks": [1, 2], "fixed": {"train.steps": 3}, "vary": {"sharding.zero_stage": [0, 1]}}
 
@@ -60,6 +60,9 @@ def added_and_changed(trainer, directory):
     complaints = expect("a value more", sweep(trainer, "s.yaml"), 0, "9 done, 3 dropped")
     if [point["index"] for point in read(directory)["points"]] != list(range(12)) or read(directory)["points"][8]["at"]["way"] != "c":
         complaints.append(f"points: {read(directory)['points']}")
+    named = {json.loads((folder / "job.json").read_text())["machine"] for folder in folders(trainer)} | {read(directory)["machine"]}
+    complaints += [] if named == {"laptop"} else [f"the machine is called {named}"]
+    complaints += expect("a point", submit(trainer, folders(trainer)[0]), 2, "is a point of a sweep: `sweep.py ")
     write(trainer.folder / "run.yaml", INPUT | {"model": INPUT["model"] | {"num_layers": 1}})
     complaints += expect("another base", sweep(trainer, "s.yaml"), 2, "is not what it was when", "--directory names another")
     return complaints + expect("another machine", sweep(trainer, directory, "--machine", "cpu-cluster"), 2, "--machine cannot be changed")
