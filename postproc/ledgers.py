@@ -31,10 +31,6 @@ def joined(runs, name):
     return numpy.concatenate([getattr(run, name) for run in runs])
 
 
-def finite_share(values):
-    return float(numpy.isfinite(values).mean()) if len(values) else 1.0
-
-
 # ---- speed ---------------------------------------------------------------------------------------------------------------
 
 @dataclasses.dataclass(frozen=True)

@@ -114,6 +114,8 @@ class Page:
     def add(self, *items):
         _, prefix, _, held = self.chapters[-1]
         for item in items:
+            if isinstance(item, Figure) and not item.caption.strip():
+                raise ValueError(f"page: the figure {item.name} has no caption that says what to see")
             names = {item.name} if isinstance(item, (Figure, Table)) else set()
             if isinstance(item, Figure) and item.table:
                 names.add(item.table.name)

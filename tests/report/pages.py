@@ -19,6 +19,7 @@ import h5py
 import numpy
 
 import compare
+import page as page_module
 import report
 
 FOLDER = tempfile.TemporaryDirectory(prefix="pages-")
@@ -223,6 +224,17 @@ def the_directory_of_a_job():
     assert "<h1>Run job</h1>" in page and "pipeline" in ids(page), ids(page)
 
 
+def a_figure_without_a_caption():
+    made = page_module.Page("title")
+    made.chapter("chapter")
+    try:
+        made.add(page_module.Figure("bare", "Bare", " ", None))
+    except ValueError as error:
+        assert "bare has no caption" in str(error), error
+    else:
+        raise AssertionError("it was taken")
+
+
 def a_run_that_was_killed():
     """Where nobody holds its directory, what takes a quarter less of its fullest rank's 1536 bytes is planned; of one that runs it is not."""
     made, binary = folder("killed"), HERE / "quadrille"
@@ -275,7 +287,7 @@ def words_are_never_markup():
 
 CHECKS = (whole_run, one_step_of_one_rank, no_step, losses_that_are_not_numbers, many_ranks_and_steps, a_broken_trace_costs_its_figures,
           two_runs_on_one_page, a_run_that_went_on, what_is_no_record, plan_that_does_not_fit, plans_that_fit_or_are_none, the_directory_of_a_job,
-          a_run_that_was_killed, two_runs_compared, words_are_never_markup)
+          a_figure_without_a_caption, a_run_that_was_killed, two_runs_compared, words_are_never_markup)
 
 if __name__ == "__main__":
     sys.exit(hand_made.run_checks(CHECKS))
