@@ -28,7 +28,7 @@ struct TrainingPoint {
     double loss_scale = 1;          // fp16
     std::int64_t good_steps = 0;    // in a row since the scale last changed
     bool follows_a_step = false;    // stale gradients, if any, are those of step `step`, and the next step's update uses them
-    std::string config_yaml;        // the resolved input of the run that wrote it
+    std::string config_yaml;        // the resolved input of the run that wrote it; an import's: its section model
     std::string version, git_commit;  // of the program that wrote it; filled when saved
     bool operator==(const TrainingPoint&) const = default;
 };

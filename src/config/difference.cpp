@@ -86,6 +86,11 @@ std::string former_value(const std::string& former, const std::string& key) {
     return node && node->kind == Node::Kind::scalar ? node->text : "";
 }
 
+bool of_model_only(const std::string& former) {
+    const NodePtr document = read(former);
+    return document->entries.size() == 1 && document->entries.front().key == "model";
+}
+
 bool without_adapters(const std::string& former) {
     const NodePtr document = read(former);
     const Node* rank = find(*document, "model.lora.rank");

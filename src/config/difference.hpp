@@ -17,11 +17,14 @@ struct Difference {
 
 // The differences of the resolved input `former`, of this program or an older one, from `now`, in the order of the table of keys. Left out are
 // device.memory_limit, which is as a rule derived from what happens to be free, and how a run begins: checkpoint.resume and output.overwrite. Throws
-// Error{io_failed} where the text is no input.
+// Error{io_failed} where the text is no input. Keys that it does not say are no differences.
 std::vector<Difference> differences(const std::string& former, const Config& now);
 
 // A key's value in the resolved input `former`, on one line as the input file has it; "" where it has none. Throws as `differences`.
 std::string former_value(const std::string& former, const std::string& key);
+
+// Whether `former` says the model alone, as the checkpoint of an import does (exchange/exchange.hpp), which no run has saved.
+bool of_model_only(const std::string& former);
 
 // Whether the resolved input `former` has no adapters (model.lora).
 bool without_adapters(const std::string& former);

@@ -43,6 +43,12 @@ std::string in_short(const Config& config);
 // The Config of a text that `to_yaml` made, without looking at files or the machine; throws Error{refused} for any other text.
 Config parse_resolved(const std::string& text);
 
+// The section `model` of the resolved input, which is all that the checkpoint of an import says.
+std::string model_section(const Config& config);
+
+// As parse_resolved, also of a text that `model_section` made; then only `model` is of that text.
+Config parse_resolved_model(const std::string& text);
+
 // The text of inputs/reference.yaml: every key with its default and a comment. The test config_print writes that file.
 std::string reference_yaml();
 

@@ -149,15 +149,43 @@ std::string in_short(const Config& config) {
     return all;
 }
 
-Config parse_resolved(const std::string& text) {
+std::string model_section(const Config& config) {
+    const std::string all = to_yaml(config);
+    std::size_t begin = all.find("model:\n"), end = begin;
+    require(begin != std::string::npos, "input: the input has no section model");
+    do end = all.find('\n', end) + 1;
+    while (end < all.size() && all[end] == ' ');
+    return all.substr(begin, end - begin);
+}
+
+namespace {
+
+// What the text says, and of all else the defaults.
+Config parse_said(const std::string& text) {
     Problems problems("resolved input", {});
     Settings settings;
     if (const NodePtr document = read_yaml(text, 0, problems)) settings.collect(*document, problems);
     problems.throw_if_any();
     Config config;
     settings.apply(config);
-    if (to_yaml(config) != text)
-        throw Error(Exit::refused, "resolved input: the text is not one that to_yaml made, in this version of the program");
+    return config;
+}
+
+[[noreturn]] void refuse_text() {
+    throw Error(Exit::refused, "resolved input: the text is not one that to_yaml made, in this version of the program");
+}
+
+}  // namespace
+
+Config parse_resolved(const std::string& text) {
+    Config config = parse_said(text);
+    if (to_yaml(config) != text) refuse_text();
+    return config;
+}
+
+Config parse_resolved_model(const std::string& text) {
+    Config config = parse_said(text);
+    if (to_yaml(config) != text && model_section(config) != text) refuse_text();
     return config;
 }
 

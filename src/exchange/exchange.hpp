@@ -49,7 +49,4 @@ struct Imported {
 // Error{io_failed} for damaged files, and where it cannot be written.
 Imported import_model(const std::filesystem::path& folder, const std::filesystem::path& directory, const ImportSettings& settings = {});
 
-// The section `model` of an input file.
-std::string model_section(const Config&);
-
 }  // namespace quadrille

@@ -155,7 +155,7 @@ Imported import_model(const fs::path& folder, const fs::path& directory, const I
         }
     TrainingPoint point;
     point.seed = out.config.train.seed;
-    point.config_yaml = to_yaml(out.config);
+    point.config_yaml = model_section(out.config);  // no run has been
     out.notes = remove_leftovers_of(into);
     PartialFolder partial(into);
     const fs::path file = partial.path() / "checkpoint.h5";
@@ -167,15 +167,6 @@ Imported import_model(const fs::path& folder, const fs::path& directory, const I
     for (const StoredTensor& t : stored) out.bytes += t.bytes;
     out.checkpoint = directory / step_name(0);
     return out;
-}
-
-std::string model_section(const Config& config) {
-    const std::string all = to_yaml(config);
-    std::size_t begin = all.find("model:\n"), end = begin;
-    require(begin != std::string::npos, "exchange: the input has no section model");
-    do end = all.find('\n', end) + 1;
-    while (end < all.size() && all[end] == ' ');
-    return all.substr(begin, end - begin);
 }
 
 }  // namespace quadrille

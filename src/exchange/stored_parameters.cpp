@@ -39,7 +39,8 @@ Checkpoint opened(const fs::path& folder) {
 }  // namespace
 
 StoredParameters::StoredParameters(const fs::path& path)
-    : checkpoint_(opened(step_at(path))), config_(parse_resolved(checkpoint_.point.config_yaml)), file_(checkpoint_.file(), PlainFile::Open::read) {
+    : checkpoint_(opened(step_at(path))), config_(parse_resolved_model(checkpoint_.point.config_yaml)),
+      file_(checkpoint_.file(), PlainFile::Open::read) {
     for (std::int64_t layer = 0; config_.lora.on() && layer < config_.model.num_layers; ++layer)
         for (const LinearMatrix& m : linear_matrices(config_.model, layer))
             if (is_target(config_.lora, m.name)) adapted_[m.name + ".weight"] = m;

@@ -33,6 +33,7 @@ class Input {
             root_ = YAML::Node();
         }
     }
+    bool has(const char* section) const { return root_.IsMap() && root_[section]; }
     std::string value(const char* section, const char* key) const {
         if (!root_.IsMap() || !root_[section] || !root_[section].IsMap()) return "?";
         const YAML::Node node = root_[section][key];
@@ -229,9 +230,10 @@ std::string copies_ledger(const RunRecord& r) {
 std::string model_line(const std::string& config_yaml) {
     const Input input(config_yaml);
     const auto model = [&](const char* key) { return input.value("model", key); };
-    return fmt::format("  model      {} layers, hidden {}, {} heads ({} key-value), ffn {}, vocabulary {}, sequence {}, {}\n",
+    const std::string precision = input.has("train") ? input.value("train", "precision") : "";  // no run, no precision: an import
+    return fmt::format("  model      {} layers, hidden {}, {} heads ({} key-value), ffn {}, vocabulary {}, sequence {}{}\n",
                        model("num_layers"), model("hidden_size"), model("num_attention_heads"), model("num_key_value_heads"),
-                       model("ffn_hidden_size"), model("vocab_size"), model("seq_length"), input.value("train", "precision"));
+                       model("ffn_hidden_size"), model("vocab_size"), model("seq_length"), precision.empty() ? "" : ", " + precision);
 }
 
 std::string run_summary(const RunRecord& record) {

@@ -2,6 +2,7 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "base/say.hpp"
+#include "config/load.hpp"
 #include "config/numbers.hpp"
 #include "exchange/exchange.hpp"
 #include "train/commands.hpp"

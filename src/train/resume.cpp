@@ -117,7 +117,8 @@ TrainingPoint point_of(const Checkpoint& checkpoint, const Config& c) {
     p.sequences = from.sequences;
     p.follows_a_step = from.follows_a_step;
     const auto all = differences(from.config_yaml, c);
-    const bool same_precision = std::none_of(all.begin(), all.end(), [](const Difference& d) { return d.key == "train.precision"; });
+    const bool same_precision = !of_model_only(from.config_yaml) &&
+                                std::none_of(all.begin(), all.end(), [](const Difference& d) { return d.key == "train.precision"; });
     if (c.train.precision == Precision::fp16 && same_precision) {
         p.loss_scale = from.loss_scale;
         p.good_steps = from.good_steps;
@@ -188,16 +189,20 @@ Start find_start(const Collectives& ranks, const Config& c) {
 void note_start(Start& start, const Config& c) {
     if (!start.checkpoint) return;
     const Checkpoint& from = *start.checkpoint;
-    const std::string maker = fmt::format("saved by quadrille {} ({})", from.point.version, from.point.git_commit);
+    const bool imported = of_model_only(from.point.config_yaml);
+    const std::string maker = fmt::format("{} by quadrille {} ({})", imported ? "imported" : "saved", from.point.version, from.point.git_commit);
     if (!start.resumes) {
         start.notes.push_back(fmt::format("resume: {} gives the frozen weights, {}; step, data, optimizer and adapters begin anew",
                                           from.folder.string(), maker));
+    } else if (imported) {
+        start.notes.push_back(fmt::format("resume: begins with the weights of {}, {}", from.folder.string(), maker));
     } else {
         start.notes.push_back(fmt::format("resume: goes on after step {} of {}{}, from {}, {}", from.point.step, c.train.steps,
                                           updates_text(from.point), from.folder.string(), maker));
     }
+    const std::string whose = imported ? "the import says" : "the checkpoint's run had";
     for (const Difference& d : differences_from(from, c))
-        start.notes.push_back(fmt::format("resume: {} is {}; the checkpoint's run had {}", d.key, d.now, d.before));
+        start.notes.push_back(fmt::format("resume: {} is {}; {} {}", d.key, d.now, whose, d.before));
 }
 
 void note_loaded(Start& start, const Loaded& loaded, const Program& training, const Config& c) {

@@ -1,6 +1,7 @@
 // The logits of an imported model against those that the reference library has stored (make_hugging_face.py), on one rank: all of them. Runs the
 // product's import and its evaluation program up to the op that makes the logits, for the ops of the loss, which follow, take some of their bytes
 // again.
+#include "config/load.hpp"
 #include "exchange/exchange.hpp"
 #include "mpi/mpi_main.hpp"
 #include "runtime/addresses.hpp"

@@ -160,8 +160,20 @@ def check_replaced(job):
     assert "of a run" in job.run("import", STORED / "llama", job.folder / "llama-run" / "checkpoints", "--replace", code=2)
 
 
+def check_begun(job):
+    """A run that begins with an import compares the model alone, for no run has saved it."""
+    section = job.run("import", STORED / "llama", job.folder / "begun-steps")
+    begins = RUN.format(steps=1, tokens=STORED / "llama" / "tokens.u16", resume=job.folder / "begun-steps", interval=0, output=job.folder / "begun")
+    (job.folder / "begun.yaml").write_text(section + begins)
+    said = job.run("train", "begun.yaml", "model.init_std=0.5")
+    assert "resume: begins with the weights of" in said and "imported by quadrille" in said, said
+    assert "resume: model.init_std is 0.5; the import says 0.02" in said and "the checkpoint's run" not in said, said
+    assert sum(" is " in line for line in said.splitlines() if line.startswith("resume: ")) == 1, said
+
+
 def check_inspected(job):
     said = job.run("inspect", job.folder / "llama-steps")
+    assert "sequence 13\n" in said, f"what the import does not say is told:\n{said}"
     for words in ("step       0, 0 updates", "verified", "/parameters/layers.1.attention.k.weight", "[2, 6, 20]"):
         assert words in said, f"inspect does not say '{words}':\n{said}"
 
@@ -242,6 +254,7 @@ def main():
         for name in MODELS:
             check_model(job, name)
         check_refusals(job)
+        check_begun(job)
         check_inspected(job)
         check_damaged(job)
         check_replaced(job)

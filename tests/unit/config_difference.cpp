@@ -70,7 +70,23 @@ TEST_CASE_FIXTURE(ConfigFixture, "adapters are of the model; another program's i
     CHECK(differences("model:\n  num_layers: 5\n  sparkle: 3\n", load("model: {num_layers: 2}\n")).size() == 1);
     CHECK(find(differences("model:\n  activation: sparkling\n", load("model: {}\n")), "model.activation")->before == "sparkling");
     CHECK(former_value(base, "checkpoint.resume") == "auto");
+    CHECK_FALSE(of_model_only(base));
     CHECK(former_value(base, "model.sparkle").empty());
     CHECK_THROWS_AS(differences("no input at all", adapted), Error);
     CHECK_THROWS_AS(differences("a: [", adapted), Error);
+}
+
+TEST_CASE_FIXTURE(ConfigFixture, "an import says the model alone, and no run is compared") {
+    const std::string model = model_section(load("model: {num_layers: 2, norm_eps: 1e-6}\n"));
+    CHECK(of_model_only(model));
+    CHECK(without_adapters(model));
+    const Config run = load("model: {num_layers: 2}\ntrain: {steps: 7, seed: 5}\noptimizer: {lr: 1e-2}\ndata: {format: synthetic}\n");
+    const auto all = differences(model, run);
+    REQUIRE(all.size() == 1);
+    CHECK((all[0].key == "model.norm_eps" && !all[0].must_match));
+    CHECK(parse_resolved_model(model).model.num_layers == 2);
+    CHECK(model_section(parse_resolved_model(model)) == model);
+    CHECK(to_yaml(parse_resolved_model(to_yaml(run))) == to_yaml(run));
+    CHECK_THROWS_AS(parse_resolved(model), Error);
+    CHECK_THROWS_AS(parse_resolved_model("model:\n  num_layers: 2\n"), Error);
 }
