@@ -136,8 +136,7 @@ fs::path folder_meant(const fs::path& path) {
     if (!fs::is_directory(path, unreadable)) throw Error(Exit::refused, fmt::format("checkpoint.resume: {} is not a folder", path.string()));
     if (step_of(path) >= 0) return path;
     if (fs::exists(path / "checkpoint.h5", unreadable)) return fs::canonical(path, unreadable);
-    if (steps_in(path).empty())
-        throw Error(Exit::refused, fmt::format("checkpoint.resume: {} holds no checkpoint: no checkpoint.h5, no folder step-*", path.string()));
+    if (steps_in(path).empty()) throw Error(Exit::refused, "checkpoint.resume: " + no_checkpoint_in(path));
     return {};
 }
 

@@ -55,6 +55,9 @@ struct Checkpoint {
 // Error{io_failed} where it cannot be listed. Not collective.
 std::vector<std::filesystem::path> steps_in(const std::filesystem::path& directory);
 
+// "PATH holds no checkpoint: ...", and where a run's are that keeps its own beneath it. Not collective.
+std::string no_checkpoint_in(const std::filesystem::path& path);
+
 // The step that a folder's name says; -1 for no such name.
 std::int64_t step_of(const std::filesystem::path& folder);
 

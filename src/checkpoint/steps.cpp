@@ -154,6 +154,14 @@ std::vector<fs::path> steps_in(const fs::path& directory) {
     return steps;
 }
 
+std::string no_checkpoint_in(const fs::path& path) {
+    const fs::path beneath = path / "checkpoints";  // of a run whose output.directory was named
+    std::error_code unreadable;
+    const bool there = fs::is_directory(beneath, unreadable) && !steps_in(beneath).empty();
+    return fmt::format("{} holds no checkpoint: no checkpoint.h5, no folder step-*{}", path.string(),
+                       there ? fmt::format("; {} holds some", beneath.string()) : "");
+}
+
 void make_directories(const fs::path& directory) {
     std::error_code reason;
     if (fs::is_directory(directory, reason)) return;

@@ -21,7 +21,7 @@ fs::path step_at(const fs::path& path) {
     if (!fs::exists(path, unreadable)) throw Error(Exit::refused, fmt::format("export: {} does not exist", path.string()));
     if (step_of(path) >= 0 || fs::exists(path / "checkpoint.h5", unreadable)) return path;
     const std::vector<fs::path> steps = steps_in(path);
-    if (steps.empty()) throw Error(Exit::refused, fmt::format("export: {} holds no checkpoint, no folder step-*", path.string()));
+    if (steps.empty()) throw Error(Exit::refused, "export: " + no_checkpoint_in(path));
     return steps[0];
 }
 

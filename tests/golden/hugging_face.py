@@ -130,6 +130,9 @@ def check_refusals(job):
     """Usage and damage: an exit code and a sentence, and nothing left behind."""
     step = job.folder / "gpt2-steps" / "step-00000000"
     assert "is not empty" in job.run("export", step, job.folder / "gpt2-out", code=2)
+    run = job.folder / "gpt2-run"  # not its checkpoints
+    assert f"folder step-*; {run / 'checkpoints'} holds some" in job.run("export", run, job.folder / "new", code=2)
+    assert f"folder step-*; {run / 'checkpoints'} holds some" in job.run("train", "gpt2-run.yaml", f"checkpoint.resume={run}", code=2)
     assert "does not exist" in job.run("export", job.folder / "nowhere", job.folder / "new", code=2)
     assert "holds a checkpoint" in job.run("import", STORED / "gpt2", step.parent, code=2)
     assert "holds no config.json" in job.run("import", job.folder, job.folder / "new", code=2)
