@@ -25,7 +25,8 @@ class Console {
     Console(const Console&) = delete;
     Console& operator=(const Console&) = delete;
 
-    // A finished step. Prints a line every log_interval steps and after the last; between, a terminal's line is redrawn.
+    // A finished step. Prints a line every log_interval steps and after the last; between, a terminal's line is redrawn. Speeds are without the saves
+    // and evaluations that follow steps, of which the record's seconds have the saves.
     void step(const StepRow& row);
     void print(const std::string& text);    // results, on stdout
     void warning(const std::string& text);  // "quadrille: warning: ..." on stderr

@@ -112,17 +112,22 @@ std::string loss_lines(const RunRecord& record) {
 }
 
 std::string speed_line(const RunRecord& record) {
-    double seconds = 0, tokens = 0;
-    for (const StepRow& row : record.steps) {
-        seconds += row.seconds;
-        tokens += static_cast<double>(row.tokens);
+    const auto& names = RunRecord::categories;
+    const auto saving = static_cast<std::size_t>(std::find(names.begin(), names.end(), "checkpoint") - names.begin());
+    const std::size_t of_step = record.coordinates.size() * n_categories;
+    double seconds = 0, tokens = 0, saves = 0;
+    for (std::size_t i = 0; i < record.steps.size(); ++i) {
+        seconds += record.steps[i].seconds;
+        tokens += static_cast<double>(record.steps[i].tokens);
+        saves += record.time_seconds[i * of_step + saving];  // rank 0's, as the step's seconds are
     }
     if (seconds <= 0) return "";
     const double steps = static_cast<double>(record.steps.size());
-    return fmt::format("  speed      {} tokens/s, {} a step, {} of the model, {} of the hardware\n",
+    return fmt::format("  speed      {} tokens/s, {} a step, {} of the model, {} of the hardware{}\n",
                        format_count(tokens / seconds), format_seconds(seconds / steps),
                        format_count(record.model_flops * steps / seconds, "flop/s"),
-                       format_count(record.hardware_flops * steps / seconds, "flop/s"));
+                       format_count(record.hardware_flops * steps / seconds, "flop/s"),
+                       saves > 0 ? fmt::format("; {} of saves among it, which the console's speed leaves out", format_seconds(saves)) : "");
 }
 
 std::string outcome(const RunRecord& record, const Input& input) {

@@ -6,6 +6,7 @@
 #include "unit/record_sample.hpp"
 
 #include <doctest.h>
+#include <algorithm>
 
 using namespace quadrille;
 
@@ -56,6 +57,18 @@ TEST_CASE("the time ledger sums to the wall clock") {
     CHECK(has(text, "  exposed_tp   1.50 s    37.5 %   2.00 s         1\n"));
     CHECK(has(text, "  wall clock   4.00 s   100.0 %\n"));
     CHECK(!has(text, "pipeline_idle"));
+}
+
+TEST_CASE("the speed says what of its seconds were saves") {
+    RunRecord record = sample_record(0);
+    const std::vector<double> seconds(2 * RunRecord::categories.size()), moves(2 * record.move_cells());
+    record.add_step({1, 5, 1, 1, 1e-3, 1, 100, 2, 0}, seconds, moves);
+    CHECK(has(run_summary(record), "  speed      50 tokens/s, 2.00 s a step"));
+    CHECK(!has(run_summary(record), "of saves among it"));
+    const auto& names = RunRecord::categories;
+    record.add_to_last_step(static_cast<std::size_t>(std::find(names.begin(), names.end(), "checkpoint") - names.begin()), {3, 4});
+    CHECK(has(run_summary(record), "  speed      20 tokens/s, 5.00 s a step"));
+    CHECK(has(run_summary(record), "; 3.00 s of saves among it, which the console's speed leaves out\n"));
 }
 
 TEST_CASE("inspect summarises a record, found by its file or its directory") {
