@@ -326,7 +326,8 @@ void Trainer::close(Exit exit) {
         tracing_.write();
         return std::string();
     });
-    if (const std::string moves = s_.world.rank() == 0 ? overlap_line(s_.record) : ""; !moves.empty()) console_.print(moves);
+    const bool has_stepped = !s_.record.steps.empty() && s_.record.steps.back().step > first_;  // else they are a former run's; rank 0's
+    if (const std::string moves = has_stepped ? overlap_line(s_.record) : ""; !moves.empty()) console_.print(moves);
     console_.print(fmt::format("record: {}", writer_.path().string()));
 }
 

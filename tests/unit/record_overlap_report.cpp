@@ -44,3 +44,10 @@ TEST_CASE("waiting longer than a move was under way hides nothing; without arith
     add_step(r, 1, {1, 0, 2, 0, 0, 0, 1, 0, 2, 0, 0, 0});
     CHECK(overlap_line(r) == "moves between ranks: dp 1.00 s a step, 0.0 % hidden");
 }
+
+TEST_CASE("a rate of less than a millisecond of arithmetic a step is none") {
+    RunRecord r = two_ranks();
+    add_step(r, 1, {1, 0, 0, 0, 162e-6, 914e-6, 1, 0, 0, 0, 162e-6, 914e-6});
+    CHECK(overlap_line(r) == "moves between ranks: dp 1.00 s a step, 100.0 % hidden");
+    CHECK(overlap_ledger(r).find("arithmetic") == std::string::npos);
+}
