@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy
 
+BESIDE_STAGES = ("data", "checkpoint")  # no part of what a pipeline's schedule fills: shares of its idle time are of the step without them
 EXPOSED = ("exposed_dp", "exposed_tp", "exposed_sp", "exposed_pp")
 
 

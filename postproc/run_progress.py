@@ -156,6 +156,8 @@ def speed(run, peak_of_rank=0.0):
     spread = f" ({look.count_text(least)} to {look.count_text(most)})" if least != most else ""
     text = f"{look.count_text(middle)} tokens/s by the median step{spread}"
     text += ", the first step left out, which warms up; dips are steps that something held up." if rows.start else ", of the only step."
+    if run.seconds_of("checkpoint")[rows].any():
+        text += " Saves count in their steps here; the console's rates leave them out."
     flops = ledgers.median_and_spread(by_step.model_flops_per_second[rows])[0]
     text += f" The model's arithmetic is {look.count_text(flops)}flop/s for the whole job"
     if by_step.peak:

@@ -105,7 +105,8 @@ def bubble(run):
     seconds = ledgers.time_by_rank(run)
     idle = _share_by_stage(run, seconds, ["pipeline_idle"], stages)
     message = _share_by_stage(run, seconds, ["exposed_pp"], stages)
-    measured = float(seconds[:, run.categories.index("pipeline_idle")].sum() / seconds.sum())
+    beside = sum(float(seconds[:, run.categories.index(name)].sum()) for name in ledgers.BESIDE_STAGES)
+    measured = float(seconds[:, run.categories.index("pipeline_idle")].sum() / (seconds.sum() - beside))
     canvas, plots = look.axes(height=2.8)
     plot = plots[0, 0]
     plot.bar(range(stages), 100 * idle, width=0.7, label="pipeline_idle", **look.fill("pipeline_idle"))
@@ -120,6 +121,8 @@ def bubble(run):
         text += f"{expected.formula}."
     else:
         text += f"and by {expected.formula}, of equal stages and no other work, for {look.percent_text(expected.fraction)}."
+    if beside > 0.005 * seconds.sum():
+        text += f" Saves and waiting for data, {look.percent_text(beside / seconds.sum())} of the whole step, are left out of these shares."
     work = _seconds_by_stage(run, seconds, ["compute"], stages)
     text += f" The stages compute for {look.second_text(work.min())} to {look.second_text(work.max())}: with the longest stage as the beat, "
     text += f"unlike stages alone idle {look.percent_text(1 - work.mean() / work.max())} of the time that it computes."
@@ -135,4 +138,6 @@ def _seconds_by_stage(run, seconds, names, stages):
 
 
 def _share_by_stage(run, seconds, names, stages):
-    return _seconds_by_stage(run, seconds, names, stages) / _seconds_by_stage(run, seconds, run.categories, stages)
+    """Of the step without what is beside the stages' work."""
+    whole = [name for name in run.categories if name not in ledgers.BESIDE_STAGES]
+    return _seconds_by_stage(run, seconds, names, stages) / _seconds_by_stage(run, seconds, whole, stages)

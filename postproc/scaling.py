@@ -39,12 +39,15 @@ class Loss:
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-    """What moved one way in a step, of the mean rank: bytes, seconds under way (None: nobody measured them), seconds that the rank waited."""
+    """What moved one way in a step, of the mean rank: bytes, seconds under way (None: nobody measured them) and seconds that the rank waited, both
+    over the same `steps` steps; and `waited`, the seconds that it waited over all warm steps, as other figures tell them."""
 
     name: str
     bytes: float
     busy: float | None
     exposed: float
+    waited: float
+    steps: int
 
     @property
     def hidden(self):
@@ -112,9 +115,10 @@ def stages(point):
 
 
 def bubble(point):
-    """(share of the rank-seconds in which stages idle, share in which they wait for messages between stages), of the middle half of the steps."""
+    """(share of the rank-seconds in which stages idle, share in which they wait for messages between stages), of the middle half of the steps, and
+    of their time without ledgers.BESIDE_STAGES."""
     parts = ledger(point)
-    whole = sum(parts.values())
+    whole = sum(seconds for category, seconds in parts.items() if category not in ledgers.BESIDE_STAGES)
     return parts.get("pipeline_idle", 0.0) / whole, parts.get("exposed_pp", 0.0) / whole
 
 
@@ -214,12 +218,14 @@ COPIES = {"copies": (("copy_in", "copy_out"), "exposed_copy"), "disk": (("disk",
 
 def transfers(point):
     """What moved in a step: along each set of axes, between device and host, and to and from disk. Copies are told of the first repetition: over its
-    traced steps, and without a trace nobody knows how long they were under way."""
+    traced steps, and without a trace nobody knows how long they were under way. What ranks `waited` is of all repetitions and warm steps."""
     found = []
+    counted = sum(len(run.step[ledgers.warm(run)]) for run in point.runs)
     for axis in point.runs[0].wire_axes:
         at = point.runs[0].wire_axes.index(axis)
         means = [numpy.mean([getattr(run, name)[ledgers.warm(run), :, at].mean() for run in point.runs]) for name in ("wire_busy", "wire_exposed")]
-        found.append(Transfer(axis, float(point.runs[0].wire_sent[:, at].mean()), float(means[0]), float(means[1])))
+        found.append(Transfer(axis, float(point.runs[0].wire_sent[:, at].mean()), float(means[0]), float(means[1]),
+                              float(means[1]), counted))
     for name, (queues, category) in COPIES.items():
         run = point.runs[0]
         moved = sum(float(run.copies_moved[:, run.copy_queues.index(queue)].mean()) for queue in queues)
@@ -229,6 +235,8 @@ def transfers(point):
         if point.trace is not None:
             steps = numpy.intersect1d(steps, point.trace.step)
         known = point.trace is not None and len(steps) > 0
-        rows = numpy.isin(run.step, steps) if known else ledgers.warm(run)
-        found.append(Transfer(name, moved, busy(point.trace, queues, steps) if known else None, float(run.seconds_of(category)[rows].mean())))
+        rows = numpy.isin(run.step, steps)
+        waited = float(numpy.concatenate([each.seconds_of(category)[ledgers.warm(each)] for each in point.runs]).mean())
+        exposed = float(run.seconds_of(category)[rows].mean()) if known else waited
+        found.append(Transfer(name, moved, busy(point.trace, queues, steps) if known else None, exposed, waited, len(steps) if known else counted))
     return [transfer for transfer in found if transfer.bytes > 0]

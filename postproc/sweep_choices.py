@@ -9,6 +9,7 @@ import scaling
 import sweep_scaling
 
 MOST_BARS = 40  # in one picture; the tables have all
+MOST_NAMED = 6  # points in one sentence
 
 
 def figures(points, choices, unit):
@@ -85,9 +86,12 @@ def time_and_memory(points, unit):
     look.legend_beside(plot, title=beside, title_fontsize=8, alignment="left")
     fast = min(range(len(points)), key=lambda i: times[i])
     lean = min(range(len(points)), key=lambda i: (devices[i], times[i]))
-    caption = (f"Lower is faster, further left is leaner. The fastest, {points[fast].short}, takes {look.byte_text(devices[fast])} of device memory; "
-               f"the leanest, {points[lean].short}, {look.byte_text(devices[lean])} ({look.percent_text(devices[lean] / devices[fast])} of that) at "
-               f"{times[lean] / times[fast]:.2f} × the {what}.")
+    caption = f"Lower is faster, further left is leaner. The fastest, {points[fast].short}, takes {look.byte_text(devices[fast])} of device memory"
+    if fast == lean:
+        caption += " and is also the leanest: no point takes less."
+    else:
+        caption += (f"; the leanest, {points[lean].short}, {look.byte_text(devices[lean])} ({look.percent_text(devices[lean] / devices[fast])} of "
+                    f"that) at {times[lean] / times[fast]:.2f} × the {what}.")
     columns = [page.Column("point"), page.Column(what, "s", look.second_text)]
     columns += [page.Column(f"{tier} peak", "byte", look.byte_text) for tier in peaks[0]]
     columns += [page.Column("process peak", "byte", look.byte_text)]
@@ -132,8 +136,8 @@ def bubbles(points):
 
 def _bubbles_caption(found, drawn):
     least = min(found, key=lambda each: each[1])
-    parts = ["Bars are what stages idle of the step, and wait for each other's messages; marks are the schedule's theory, of equal stages and no "
-             f"other work. The least idle is {least[0].short}: {look.percent_text(least[1])}."]
+    parts = ["Bars are what stages idle of the step without saves and waiting for data, and wait for each other's messages; marks are the "
+             f"schedule's theory, of equal stages and no other work. The least idle is {least[0].short}: {look.percent_text(least[1])}."]
     known = [(point, idle, expected) for point, idle, _, expected in found if expected.fraction is not None]
     if known:
         point, idle, expected = max(known, key=lambda each: abs(each[1] - each[2].fraction))
@@ -151,8 +155,10 @@ def hiding(points):
         return page.Note("Transfers", "Nothing moved between ranks or tiers.")
     columns = [page.Column("point"), page.Column("transfer"), page.Column("bytes per rank and step", "byte", look.byte_text),
                page.Column("under way", "s", look.second_text), page.Column("exposed", "s", look.second_text),
-               page.Column("hidden", "1", look.percent_text)]
-    rows = [[point.name, transfer.name, transfer.bytes, transfer.busy, transfer.exposed, transfer.hidden] for point, transfer in found]
+               page.Column("hidden", "1", look.percent_text), page.Column("steps of these three"),
+               page.Column("exposed, all steps", "s", look.second_text)]
+    rows = [[point.name, transfer.name, transfer.bytes, transfer.busy, transfer.exposed, transfer.hidden, transfer.steps, transfer.waited]
+            for point, transfer in found]
     table = page.Table("transfers", "Transfers, hidden and exposed", "", columns, rows)
     drawn = found[:MOST_BARS]
     longest = max(max(transfer.busy or 0.0, transfer.exposed) for _, transfer in found)
@@ -174,18 +180,23 @@ def hiding(points):
 
 def _hiding_caption(found, drawn):
     known = [(point, transfer) for point, transfer in found if transfer.hidden is not None]
-    parts = ["A bar is the time in which a transfer was under way in a step; its exposed part the ranks only waited for."]
+    parts = ["A bar is the time in which a transfer was under way in a step; its exposed part the ranks only waited for (where they waited for "
+             "longer, that is the bar)."]
+    traced = [(point, transfer) for point, transfer in known if transfer.name in scaling.COPIES]
+    if traced:
+        point, transfer = max(traced, key=lambda pair: abs(pair[1].waited - pair[1].exposed))
+        parts.append(f"Bars of copies and disk are of traced steps alone, others of all steps but the first: ranks waited "
+                     f"{look.second_text(transfer.exposed)} for the {transfer.name} of {point.short} in the traced steps, and "
+                     f"{look.second_text(transfer.waited)} in all.")
     if known:
-        best, worst = max(known, key=lambda pair: pair[1].hidden), max(known, key=lambda pair: pair[1].exposed)
+        best, worst = max(known, key=lambda pair: pair[1].hidden), max(found, key=lambda pair: pair[1].waited)
         parts.append("Nothing was hidden." if best[1].hidden < 0.005 else
                      f"Best hidden: {best[1].name} of {best[0].short}, {look.percent_text(best[1].hidden)} of {look.second_text(best[1].busy)}.")
-        parts.append(f"Waited for longest: {worst[1].name} of {worst[0].short}, {look.second_text(worst[1].exposed)} of "
-                     f"{look.second_text(worst[1].busy)}.")
-    queued = [(point, transfer) for point, transfer in known if transfer.exposed > 1.01 * transfer.busy]
-    if queued:
-        longest = max(queued, key=lambda pair: pair[1].exposed)
-        parts.append(f"The {longest[1].name} of {longest[0].short} were waited for longer than they were under way: they waited themselves, for what "
-                     "comes before them (a copy of what is on disk waits for the disk).")
+        parts.append(f"Waited for longest, over all steps: {worst[1].name} of {worst[0].short}, {look.second_text(worst[1].waited)}.")
+    late = [f"{transfer.name} of {point.short}" for point, transfer in known if transfer.exposed > 1.01 * transfer.busy]
+    if late:
+        parts.append(f"Waited for longer than under way: {', '.join(late[:MOST_NAMED])}{', ...' * (len(late) > MOST_NAMED)}. They began late; the "
+                     "record does not tell whether for other ranks, for another transfer (a copy for the disk) or for a processor.")
     unknown = sum(transfer.hidden is None for _, transfer in found)
     if unknown:
         parts.append(f"Of {look.number_of(unknown, 'transfer')} only the exposed part is known; how long copies are under way is in traces "

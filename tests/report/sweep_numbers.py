@@ -9,6 +9,7 @@ import numpy
 
 import record
 import scaling
+import sweep_choices
 import sweep_points
 
 FOLDER = tempfile.TemporaryDirectory(prefix="sweep-numbers-")
@@ -118,6 +119,7 @@ def check_memory():
 def check_transfers():
     """Hidden is what of the time under way nobody waited for; overlapping copies count once, untraced and first steps not at all."""
     run = made([9, 10, 10, 10], ranks=2, split={"compute": 0.9, "exposed_copy": 0.1})
+    run.time[3] = [{"compute": 3.0, "exposed_copy": 7.0}.get(category, 0.0) for category in run.categories]  # step 4 is not traced
     run.copies_moved[:] = [300, 100, 0]
     run.wire_sent[:] = 50
     run.wire_busy[:], run.wire_exposed[:] = 4, 1
@@ -129,9 +131,29 @@ def check_transfers():
     wire, copies = scaling.transfers(point("p", run, trace=trace))
     assert (wire.name, wire.bytes, wire.busy, wire.exposed, wire.hidden) == ("dp", 50, 4, 1, 0.75)
     assert (copies.name, copies.bytes, copies.busy, copies.exposed, copies.hidden) == ("copies", 400, 2, 1, 0.5)
+    assert (wire.steps, wire.waited, copies.steps, copies.waited) == (3, 1, 2, 3)  # what waited of all steps is what other figures tell
     untraced = scaling.transfers(point("p", run))[1]
-    assert (untraced.busy, untraced.exposed, untraced.hidden) == (None, 1, None)
+    assert (untraced.busy, untraced.exposed, untraced.hidden, untraced.steps) == (None, 3, None, 3)
     assert scaling.transfers(point("p", made([1, 1]))) == []  # nothing moved
+
+
+def check_bubble():
+    """Of the step without what is no stage's: a save and waiting for data."""
+    run = made([9, 10, 10], split={"compute": 0.3, "pipeline_idle": 0.1, "exposed_pp": 0.1, "checkpoint": 0.4, "data": 0.1})
+    idle, message = scaling.bubble(point("p", run))
+    near(idle, 0.2)
+    near(message, 0.2)
+
+
+def check_words_of_transfers():
+    """All that was waited for longer than it took is named, no cause is claimed, and steps that differ are told of."""
+    one = point("p", made([1, 1]))
+    found = [(one, scaling.Transfer("dp", 1, 2.0, 3.0, 3.0, 9)), (one, scaling.Transfer("copies", 1, 4.0, 5.0, 6.0, 2)),
+             (one, scaling.Transfer("disk", 1, 8.0, 7.0, 70.0, 2))]
+    said = sweep_choices._hiding_caption(found, 3)
+    for words in ("longest, over all steps: disk of p, 70 s.", "waited 7 s for the disk of p in the traced steps, and 70 s in all",
+                  "longer than under way: dp of p, copies of p. They began late"):
+        assert words in said, said
 
 
 def check_agreement():
