@@ -259,11 +259,11 @@ def state_of(directory):
 
 
 def steps_of(directory):
-    """(step, steps) of the last progress line of a run's log; None where there is none."""
+    """(step, steps) of the last line of a run's log that tells of progress, or of a stop; None where there is none."""
     try:
         with open(directory / "log.txt", "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-            found = re.findall(rb"(?m)^step +(\d+)/(\d+)", file.read())
+            found = re.findall(rb"(?m)^(?:step +|quadrille: stopped after step )(\d+)(?:/| of )(\d+)", file.read())
     except OSError:
         return None
     return (int(found[-1][0]), int(found[-1][1])) if found else None

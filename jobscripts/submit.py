@@ -56,7 +56,9 @@ def begin(arguments):
     layout = machines.lay_out(machine, arguments.ranks, arguments.nodes, arguments.ranks_per_node)
     directory = (arguments.directory or pathlib.Path("runs") / f"{arguments.input.stem}-job").absolute()
     if (directory / "job.sh").exists():
-        raise Refused(f"{directory} is a run's: `submit.py {directory}` goes on with it, --directory names another")
+        done = runs.state_of(directory)["state"] == "done"
+        what = "which is done" if done else f"and `submit.py {directory}` goes on with it"
+        raise Refused(f"{directory} is a run's, {what}: --directory names another")
     if directory.exists() and any(path.name.removesuffix(".new") not in runs.BEFORE_SCRIPT for path in directory.iterdir()):
         raise Refused(f"{directory} is not empty; --directory names another")
     limit, name = document.time_option(arguments.time) or machine.time, arguments.name or directory.name
@@ -71,7 +73,12 @@ def begin(arguments):
         return 0
     runs.write_tools(directory, trainer, machine)
     runs.write_run(prepared, trainer, machine, name, limit, directory)
-    return start(directory, machine.slurm)
+    try:
+        return start(directory, machine.slurm)
+    except Refused as refused:  # by sbatch: without job.sh the directory is of no run yet
+        (directory / "job.sh").unlink()
+        rest = f"nothing was queued, and {directory} is no run's yet: the same command, put right, begins it"
+        raise Refused(f"{refused}\n{rest}", refused.code) from None
 
 
 def describe(prepared, machine, limit):
@@ -125,7 +132,8 @@ def start(directory, queues):
             sys.stdout.flush()
             if running:
                 time.sleep(0.1)
-    print(f"{runs.state_of(directory)['state']}: {directory}")
+    ended = runs.state_of(directory)["state"]
+    print(f"{ended}: {directory}" + (f"; `submit.py {directory}` goes on from here" if ended == "stopped" else ""))
     return process.returncode
 
 

@@ -96,6 +96,9 @@ def run_points(sweep, directory, retry):
             bar.done = [sweeps.state(point, directory)["state"] for point in kept].count("done")
             point = next((point for point in sweeps.waiting(sweep, directory, retry) if point["index"] not in tried), None)
             if point:
+                beside = [each["name"] for each in kept if each is not point and sweeps.is_under_way(each, directory)]
+                if beside:
+                    bar.line(f"{point['name']} begins beside {', '.join(beside)}, still running: their times will tell of each other")
                 run_point(point, directory, bar, stopping)
                 tried.add(point["index"])
             elif any(sweeps.is_under_way(point, directory) for point in kept):
@@ -133,7 +136,7 @@ def show_status(sweep, directory):
     rows = [["point", "ranks", "state", "steps", "seconds", "attempts", "remark"]]
     for point in sweep["points"]:
         if point["dropped"]:
-            rows.append([point["name"], str(point["ranks"]), "dropped", "", "", "", point["dropped"].replace("\n", " ")[:160]])
+            rows.append([point["name"], str(point["ranks"]), "dropped", "", "", "", point["dropped"].partition("\n")[0]])
             continue
         state, steps = sweeps.state(point, directory), runs.steps_of(directory / point["directory"])
         remark = f"exit code {state['exit_code']}: {state['reason']}" if state["state"] in ("failed", "stopped") else ""

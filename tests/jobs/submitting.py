@@ -51,6 +51,19 @@ def dry_run(trainer):
     return complaints + ([] if not (trainer.folder / "runs").exists() else ["a dry run has written something"])
 
 
+def sbatch_refuses(trainer):
+    """Nothing is queued, and the same command, put right, begins the run, also where the machine is another by then."""
+    write(trainer.folder / "run.yaml", INPUT)
+    write(trainer.folder / "m.yaml", CLUSTER)
+    tools = trainer.folder / "tools"
+    tools.mkdir()
+    (tools / "sbatch").write_text("#!/bin/sh\necho no such partition >&2\nexit 1\n")
+    (tools / "sbatch").chmod(0o755)
+    trainer.environment["PATH"] = f"{tools}{os.pathsep}{trainer.environment['PATH']}"
+    complaints = expect("refused", submit(trainer, "run.yaml", "--machine", "m.yaml"), 2, "no such partition", "nothing was queued")
+    return complaints + expect("put right", submit(trainer, "run.yaml", "--machine", "m.yaml", "--nodes", "2", "--dry-run"), 0, "2 nodes of m")
+
+
 def here(trainer):
     """A run here: its directory holds all of it, its record is that of the same run by hand, and its input runs the same from anywhere."""
     write(trainer.folder / "run.yaml", INPUT | {"comm": {"bucket_size": "auto"}})
@@ -82,7 +95,7 @@ def here(trainer):
     if done.returncode or not numpy.array_equal(losses, read_record(directory / "output")["steps/loss"]):
         complaints.append(f"by its script: exit {done.returncode}\n{done.stderr}")
     complaints += expect("done", submit(trainer, directory), 0, "is done")
-    complaints += expect("again", submit(trainer, "gone.yaml", "--directory", directory), 2, "is a run's", "goes on with it")
+    complaints += expect("again", submit(trainer, "gone.yaml", "--directory", directory), 2, "is a run's, which is done: --directory")
     another = submit(trainer, directory, "--ranks", "4", "train.steps=9")
     return complaints + expect("another way", another, 2, "--ranks, train.steps=9 cannot be changed")
 
@@ -99,10 +112,10 @@ def stop_and_go_on(trainer):
     again = lambda: state(directory)["attempts"] == 2 and is_training(directory, "goes on after step")  # noqa: E731
     complaints = [] if wait_for(again, 200) else [f"not gone on with: {state(directory)}"]
     process.send_signal(signal.SIGTERM)
-    complaints += expect("SIGTERM", end(process, 200), 75, "stopped: ")
+    complaints += expect("SIGTERM", end(process, 200), 75, "stopped: ", "goes on from here")
     if state(directory)["state"] != "stopped" or "stopped after step" not in state(directory)["reason"]:
         complaints.append(f"{state(directory)}")
-    complaints += expect("another run", submit(trainer, "run.yaml", "--ranks", "2"), 2, "is a run's")
+    complaints += expect("another run", submit(trainer, "run.yaml", "--ranks", "2"), 2, "is a run's, and `submit.py", "goes on with it")
     complaints += expect("going on", submit(trainer, directory), 0, "goes on after step", f"step {STEPS}/{STEPS}")
     record = read_record(directory / "output")
     if state(directory)["state"] != "done" or state(directory)["attempts"] != 3 or record["steps/step"].tolist() != list(range(1, STEPS + 1)):
@@ -110,4 +123,4 @@ def stop_and_go_on(trainer):
     return complaints + ([] if "\n  time_limit: 600\n" in record["config"]["yaml"] else ["the trainer was not told of its time"])
 
 
-CHECKS = [(check.__name__, check) for check in (refusals, dry_run, here, stop_and_go_on)]
+CHECKS = [(check.__name__, check) for check in (refusals, dry_run, sbatch_refuses, here, stop_and_go_on)]

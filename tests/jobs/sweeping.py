@@ -106,7 +106,8 @@ def killed(trainer):
                 except ProcessLookupError:
                     pass
             complaints += expect("status", sweep(trainer, trainer.folder / "runs" / name, "--status"), 0, "1 killed")
-        complaints += expect(name, sweep(trainer, "s.yaml", "--directory", f"runs/{name}"), 0, "2 done")
+        beside = [] if everything else [", still running: their times"]  # the point that goes on by itself
+        complaints += expect(name, sweep(trainer, "s.yaml", "--directory", f"runs/{name}"), 0, "2 done", *beside)
         if complaints:
             return complaints
         attempts = [state(folder)["attempts"] for folder in folders(trainer, name)]
@@ -144,6 +145,8 @@ def stopped(trainer):
         return [f"it has not begun\n{end(process, 1)}"]
     process.send_signal(signal.SIGINT)
     complaints = expect("SIGINT", end(process, 200), 75, "stopped by SIGINT", "1 stopped, 1 waiting")
+    at_a_step = state(folders(trainer)[0])["reason"].partition(" of ")[0].rpartition(" ")[2] + f"/{STEPS}"
+    complaints += expect("status", sweep(trainer, trainer.folder / "runs/s-sweep", "--status"), 0, at_a_step)
     complaints += expect("going on", sweep(trainer, trainer.folder / "runs/s-sweep"), 0, "2 done")
     return complaints + ([] if state(folders(trainer)[0])["attempts"] == 2 else [f"{state(folders(trainer)[0])}"])
 
