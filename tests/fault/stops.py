@@ -84,18 +84,20 @@ def at_start_up(trainer):
         (trainer.folder / "run.yaml").write_text(json.dumps(INPUT))
         process = trainer.start(["train", "run.yaml", "train.steps=1000000", f"output.directory={output}"], 2)
 
-        def stands_by():  # the rank's process has taken the signal in hand: holds it back, or has a handler
-            ranks = ranks_of(trainer, output)
+        ranks = []
+
+        def stands_by():  # the rank's process has taken the signal in hand: holds it back
+            ranks[:] = ranks_of(trainer, output)
             try:
                 status = pathlib.Path(f"/proc/{ranks[rank]}/status").read_text()
             except (OSError, IndexError):
                 return False
-            return any(int(mask, 16) >> (sent - 1) & 1 for mask in re.findall(r"Sig(?:Blk|Cgt):\s+(\w+)", status))
+            return len(ranks) == 2 and any(int(mask, 16) >> (sent - 1) & 1 for mask in re.findall(r"SigBlk:\s+(\w+)", status))
 
         if not wait_for(stands_by, 30):
             process.kill()
             return ["no such rank within 30 s"]
-        os.kill(ranks_of(trainer, output)[rank], sent)
+        os.kill(ranks[rank], sent)
         _, stderr = process.communicate(timeout=60)
         complaints += check_stop(process.returncode, stderr, output, f"{sent.name}, which rank {rank} got", "after step 0 of")
     return complaints
