@@ -18,12 +18,11 @@ constexpr std::int64_t streamed_bytes = 32 << 20;    // and from which on it is 
 void Shared::begin() {
     finished_ = false;
     const bool gathers = move().kind == MoveKind::all_gather;
-    const std::int64_t bytes = o_->bytes_of_slices(o_->in);
+    const std::int64_t bytes = o_->bytes_of_slices(gathers ? o_->out : o_->in);
     exchanges_ = move().kind == MoveKind::all_reduce && move().op == ReduceOp::sum && bytes <= exchanged_bytes &&
                  bytes * (o_->members - 2) <= summed_bytes;
     if (exchanges_) record_->sent_bytes = o_->formula_bytes();  // what each reads of the others says little of it
-    const bool large = o_->bytes_of_slices(gathers ? o_->out : o_->in) >= streamed_bytes;
-    write_ = large ? Write::streamed : Write::cached;
+    write_ = bytes >= streamed_bytes ? Write::streamed : Write::cached;
     cut_slots();
     const std::int64_t rounds = ceil_div((gathers ? o_->out : o_->in).longest(), portion_);
     progress_ = {};
@@ -94,28 +93,30 @@ void Shared::sum_round(std::int64_t round) {
         const Portion p = portion(i, round);
         if (p.count == 0) continue;
         if (exchanges_ && o_->members > 2) sum_all(p, round);
-        else add_own(p, others_sum(i, p.count, round), round);
+        else add_own(p, others_sum(p, round), round);
     }
 }
 
 // As the slice's owner would, of what all members have put, this one too; beside the slots, since the others read this member's.
 void Shared::sum_all(const Portion& p, std::int64_t round) const {
     alignas(64) std::byte sum[summed_bytes];
-    const auto term = [&](int after) { return slot(o_->member(p.slice + after), round, p.slice); };
-    combine(move().op, move().dtype, term(1), term(2), sum, p.count);
-    for (int k = 3; k <= o_->members; ++k) combine(move().op, move().dtype, sum, term(k), sum, p.count);
+    sum_terms(o_->members, p, round, sum);
     o_->out.unpack(p, sum);
+}
+
+// The first so many terms of the slice in the ring's order: from the member after its owner on, who has the last.
+void Shared::sum_terms(int terms, const Portion& p, std::int64_t round, std::byte* to) const {
+    const auto term = [&](int after) { return slot(o_->member(p.slice + after), round, p.slice); };
+    combine(move().op, move().dtype, term(1), term(2), to, p.count);
+    for (int k = 3; k <= terms; ++k) combine(move().op, move().dtype, to, term(k), to, p.count);
 }
 
 // What the others have put for this slice, from the next member on: one's own slot, or in a place of this member's that only it uses in
 // this round.
-const std::byte* Shared::others_sum(int slice, std::int64_t count, std::int64_t round) const {
-    const int me = o_->me;
-    const auto term = [&](int after) { return slot(o_->member(me + after), round, slice); };
-    if (o_->members == 2) return term(1);
-    std::byte* partial = slot(me, round, slice);
-    combine(move().op, move().dtype, term(1), term(2), partial, count);
-    for (int k = 3; k < o_->members; ++k) combine(move().op, move().dtype, partial, term(k), partial, count);
+const std::byte* Shared::others_sum(const Portion& p, std::int64_t round) const {
+    if (o_->members == 2) return slot(o_->member(o_->me + 1), round, p.slice);
+    std::byte* partial = slot(o_->me, round, p.slice);
+    sum_terms(o_->members - 1, p, round, partial);
     return partial;
 }
 

@@ -35,9 +35,10 @@ class Shared final : public MoveCarrier {
     bool put_terms();
     bool take_terms();
     void sum_round(std::int64_t round);
-    const std::byte* others_sum(int slice, std::int64_t count, std::int64_t round) const;
+    const std::byte* others_sum(const Portion& p, std::int64_t round) const;
     void add_own(const Portion& p, const std::byte* others, std::int64_t round);
     void sum_all(const Portion& p, std::int64_t round) const;
+    void sum_terms(int terms, const Portion& p, std::int64_t round, std::byte* to) const;
     bool put_slices();
     bool take_slices();
 
