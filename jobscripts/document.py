@@ -27,6 +27,18 @@ class Refused(Exception):
         self.code = code
 
 
+def exit_code(tool, work):
+    """What `tool` exits with, which does `work` (a function that returns a code): what is refused or cannot be read or written is told of."""
+    try:
+        return work()
+    except Refused as refused:
+        print(f"{tool}: " + str(refused).replace("\n", "\n  "), file=sys.stderr)
+        return refused.code
+    except OSError as error:
+        print(f"{tool}: {error.filename or ''}: {error.strerror}", file=sys.stderr)
+        return 5
+
+
 @dataclasses.dataclass(frozen=True)
 class Item:
     """A value as it was written, and where: `value` is a str, a list of Items, or a dict of name → Item."""

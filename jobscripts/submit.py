@@ -139,14 +139,7 @@ def start(directory, queues):
 
 def main(words):
     arguments = parse_arguments(words)
-    try:
-        return go_on(arguments) if arguments.input.is_dir() else begin(arguments)
-    except Refused as refused:
-        print("submit.py: " + str(refused).replace("\n", "\n  "), file=sys.stderr)
-        return refused.code
-    except OSError as error:
-        print(f"submit.py: {error.filename or ''}: {error.strerror}", file=sys.stderr)
-        return 5
+    return document.exit_code("submit.py", lambda: go_on(arguments) if arguments.input.is_dir() else begin(arguments))
 
 
 if __name__ == "__main__":

@@ -175,14 +175,7 @@ def go(arguments):
 
 def main(words):
     arguments = parse_arguments(words)
-    try:
-        return go(arguments)
-    except Refused as refused:
-        print("sweep.py: " + str(refused).replace("\n", "\n  "), file=sys.stderr)
-        return refused.code
-    except OSError as error:
-        print(f"sweep.py: {error.filename or ''}: {error.strerror}", file=sys.stderr)
-        return 5
+    return document.exit_code("sweep.py", lambda: go(arguments))
 
 
 if __name__ == "__main__":

@@ -116,7 +116,8 @@ def main(arguments):
         parser.add_argument(name, type=pathlib.Path, metavar=metavar)
     options = parser.parse_args(arguments)
     names = [run_report.name_of(path) for path in (options.a, options.b)]
-    try:
+
+    def work():
         a, b = record.history(options.a), record.history(options.b)
         print(text(names, a, b), end="")
         if options.html or options.figures or options.csv:
@@ -124,13 +125,8 @@ def main(arguments):
             for place, write in ((options.html, made.write), (options.figures, made.write_figures), (options.csv, made.write_csv)):
                 if place:
                     write(place)
-    except record.RecordError as error:
-        print(f"compare.py: {error}", file=sys.stderr)
-        return error.code
-    except OSError as error:
-        print(f"compare.py: {error.filename} cannot be written: {error.strerror}", file=sys.stderr)
-        return record.DAMAGED
-    return 0
+
+    return record.exit_code("compare.py", work)
 
 
 if __name__ == "__main__":

@@ -60,12 +60,16 @@ def axes(rows=1, columns=1, height=3.0, **more):
 def lying(labels):
     """A picture of lying bars, one row a label, the first on top: (canvas, matplotlib's axes)."""
     canvas, plots = axes(height=max(1.8, 0.9 + 0.28 * len(labels)))
-    plot = plots[0, 0]
+    lay_down(plots[0, 0], labels, margin=0.6)
+    return canvas, plots[0, 0]
+
+
+def lay_down(plot, labels, margin=0.5):
+    """Rows of lying bars, one a label, the first on top."""
     plot.set_yticks(range(len(labels)), labels)
-    plot.set_ylim(len(labels) - 0.4, -0.6)
-    plot.grid(False, axis="y")
+    plot.set_ylim(len(labels) - 1 + margin, -margin)
     plot.grid(True, axis="x", color="#dddddd", linewidth=0.6)
-    return canvas, plot
+    plot.grid(False, axis="y")
 
 
 def whole_steps(plot):

@@ -195,10 +195,7 @@ def alternatives(plan):
     if limit:
         plot.axvline(limit / divisor, color=look.RED, linewidth=1.2, linestyle="--", label=f"device limit, {look.byte_text(limit)}")
         plot.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
-    plot.set_yticks(range(len(labels)), labels)
-    plot.invert_yaxis()
-    plot.grid(True, axis="x", color="#dddddd", linewidth=0.6)
-    plot.grid(False, axis="y")
+    look.lay_down(plot, labels)
     plot.set(xlabel=f"device peak of the fullest rank [{unit}]")
     plot.set_xlim(right=1.18 * max(*peaks, limit or 0) / divisor)
     cheapest = min(found, key=lambda s: s["cost"])

@@ -10,6 +10,7 @@ What cannot be read raises RecordError, a sentence for the user. Checksums are l
 import dataclasses
 import pathlib
 import re
+import sys
 
 import h5py
 import numpy
@@ -24,6 +25,20 @@ class RecordError(Exception):
     def __init__(self, sentence, code=DAMAGED):
         super().__init__(sentence)
         self.code = code
+
+
+def exit_code(tool, work, place=""):
+    """What `tool` exits with, which does `work`, a function. What cannot be read is told of, and what cannot be written: to `place`, where the error
+    names no file."""
+    try:
+        work()
+    except RecordError as error:
+        print(f"{tool}: {error}", file=sys.stderr)
+        return error.code
+    except OSError as error:
+        print(f"{tool}: {error.filename or place} cannot be written: {error.strerror}", file=sys.stderr)
+        return DAMAGED
+    return 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ try:
     import run_report
     import sweep_report
     from page import Page
-    from record import DAMAGED, MISSING, RecordError
+    from record import MISSING, RecordError, exit_code
 except ImportError as error:
     print(f"report.py: {error} for {sys.executable}; on Debian: apt-get install python3-h5py python3-matplotlib python3-yaml", file=sys.stderr)
     sys.exit(2)
@@ -89,7 +89,8 @@ def parse(arguments):
 
 def main(arguments):
     options = parse(arguments)
-    try:
+
+    def work():
         page = build(options.paths, options)
         place = place_of(options.paths, options)
         page.write(place)
@@ -97,14 +98,9 @@ def main(arguments):
             page.write_figures(options.figures)
         if options.csv:
             page.write_csv(options.csv)
-    except RecordError as error:
-        print(f"report.py: {error}", file=sys.stderr)
-        return error.code
-    except OSError as error:
-        print(f"report.py: {error.filename or options.output} cannot be written: {error.strerror}", file=sys.stderr)
-        return DAMAGED
-    print(f"{len(page.figures())} figures, {len(page.tables())} tables: {place}")
-    return 0
+        print(f"{len(page.figures())} figures, {len(page.tables())} tables: {place}")
+
+    return exit_code("report.py", work, options.output)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def _times(plot, moves):
     hidden, exposed = ([getattr(m, name) / divisor for m in moves] for name in ("hidden", "exposed"))
     plot.barh(at, hidden, height=0.6, label="hidden", **look.fill("hidden"))
     plot.barh(at, exposed, left=hidden, height=0.6, label="exposed", **look.fill("exposed"))
-    _lay_down(plot, [m.axes for m in moves])
+    look.lay_down(plot, [m.axes for m in moves])
     plot.set_xlabel(f"time under way, a rank and step [{unit}]")
     plot.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
 
@@ -39,16 +39,9 @@ def _bytes(plot, rows, did):
     at = numpy.arange(len(rows))
     for place, column, name in ((-0.18, 1, "predicted"), (0.18, 2, "moved")):
         plot.barh(at + place, [row[column] / divisor for row in rows], height=0.32, label=did if name == "moved" else name, **look.fill(name))
-    _lay_down(plot, [row[0] for row in rows])
+    look.lay_down(plot, [row[0] for row in rows])
     plot.set_xlabel(f"per step, all ranks [{unit}]")
     plot.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
-
-
-def _lay_down(plot, labels):
-    plot.set_yticks(range(len(labels)), labels)
-    plot.set_ylim(len(labels) - 0.5, -0.5)
-    plot.grid(True, axis="x", color="#dddddd", linewidth=0.6)
-    plot.grid(False, axis="y")
 
 
 def _moves_caption(run, moves):
@@ -89,7 +82,7 @@ def between_tiers(run):
     plot = plots[0, 1]
     for at, (name, category) in enumerate((("copies", "exposed_copy"), ("disk", "exposed_disk"))):
         plot.barh(at, 100 * waits[name], height=0.6, **look.fill(category))
-    _lay_down(plot, ["exposed_copy", "exposed_disk"])
+    look.lay_down(plot, ["exposed_copy", "exposed_disk"])
     plot.set_xlabel("share of a step [%]")
     plot.set_xlim(left=0, right=max(1.0, 110 * max(waits.values())))
     text = f"{look.byte_text(sum(q.moved for q in queues))} a step move between tiers on all ranks; waiting for copies takes "

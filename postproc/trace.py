@@ -66,17 +66,13 @@ def main(arguments):
         return 2
     path = pathlib.Path(arguments[0])
     output = pathlib.Path(arguments[1]) if len(arguments) == 2 else (path if path.is_dir() else path.parent) / "trace.json"
-    try:
+
+    def work():
         made = timeline(path)
         output.write_text(json.dumps(made), encoding="utf-8")
-    except record.RecordError as error:
-        print(f"trace.py: {error}", file=sys.stderr)
-        return error.code
-    except OSError as error:
-        print(f"trace.py: {output} cannot be written: {error.strerror}", file=sys.stderr)
-        return record.DAMAGED
-    print(f"{len(made['traceEvents'])} events: {output}")
-    return 0
+        print(f"{len(made['traceEvents'])} events: {output}")
+
+    return record.exit_code("trace.py", work, output)
 
 
 if __name__ == "__main__":

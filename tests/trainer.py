@@ -12,6 +12,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 SKIPPED = 77  # the exit code that says so
@@ -149,6 +150,26 @@ def write_counting_text(path, lines=400, seed=1):
             state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
             first, count = state >> 54, 2 + (state >> 40) % 23
             file.write(" ".join(str(first + i) for i in range(count)) + "\n")
+
+
+def wait_for(condition, seconds):
+    """Whether the condition came true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def in_a_fresh_folder(arguments, check, prefix, inside="."):
+    """What report() wants of a check that takes a Trainer, whose folder has counting.txt, and returns complaints, or why it cannot be made here."""
+    with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+        scratch = pathlib.Path(folder) / inside
+        scratch.mkdir(exist_ok=True)
+        write_counting_text(scratch / "counting.txt")
+        found = check(Trainer(arguments.binary, arguments.mpirun, scratch))
+        return ([], found) if isinstance(found, str) else (found, "")
 
 
 def parse_arguments(description):

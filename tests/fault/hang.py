@@ -6,11 +6,11 @@ import signal
 import subprocess
 import time
 
-from trainer import Trainer, show
+from trainer import Trainer, show, wait_for
 
 from cases import DONE, INPUT, REFUSED
 from midrun import ours
-from processes import Running, wait_for
+from processes import Running
 
 RANK_FAILED = 6
 STOPS = [(4, "grid.dp=2 grid.tp=2", 3), (4, "grid.pp=4", 1), (2, "grid.dp=2 sharding.zero_stage=3", 0), (4, "grid.sp=2 grid.pp=2 comm.check=true", 2)]

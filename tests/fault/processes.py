@@ -5,9 +5,8 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import time
 
-from trainer import read_record, stop
+from trainer import read_record, stop, wait_for
 
 from cases import INPUT
 
@@ -26,16 +25,6 @@ def ranks_of(trainer, output):
         rank = int(variables.get("OMPI_COMM_WORLD_RANK") or variables.get("PMI_RANK") or 0)
         found.append((rank, int(entry.name)))
     return [process for _, process in sorted(found)]
-
-
-def wait_for(condition, seconds):
-    """Whether the condition came true in time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 class Running:

@@ -5,10 +5,9 @@ import pathlib
 import re
 import signal
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from trainer import Trainer, check_ledgers, numpy, parse_arguments, read_record, report, show, write_counting_text  # noqa: E402
+from trainer import Trainer, check_ledgers, in_a_fresh_folder, numpy, parse_arguments, read_record, report, show  # noqa: E402
 
 import behind  # noqa: E402
 import copies  # noqa: E402
@@ -184,15 +183,8 @@ GROUPS = {group: [(case.name, functools.partial(check_case, case)) for case in c
 
 def main():
     arguments = parse_arguments(__doc__)
-
-    def in_a_fresh_folder(check):
-        with tempfile.TemporaryDirectory(prefix="fault-") as folder:
-            write_counting_text(pathlib.Path(folder) / "counting.txt")
-            found = check(Trainer(arguments.binary, arguments.mpirun, folder))
-            return ([], found) if isinstance(found, str) else (found, "")  # complaints, or why it cannot be checked here
-
     checks = [check for group in arguments.group or GROUPS for check in GROUPS[group]]
-    return report(arguments, [(name, functools.partial(in_a_fresh_folder, check)) for name, check in checks])
+    return report(arguments, [(name, functools.partial(in_a_fresh_folder, arguments, check, "fault-")) for name, check in checks])
 
 
 if __name__ == "__main__":

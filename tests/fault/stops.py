@@ -9,11 +9,11 @@ import re
 import signal
 import time
 
-from trainer import numpy, read_record, show
+from trainer import numpy, read_record, show, wait_for
 
 from cases import DONE, INPUT, STOPPED
 from midrun import ours
-from processes import Running, ranks_of, wait_for
+from processes import Running, ranks_of
 
 AFRESH = ["output.overwrite=true", "checkpoint.resume=none"]
 SAME_SIGNAL = 5  # seconds in which a repeat is the same signal

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import time
 
-from scripts import INPUT, JOBSCRIPTS, state, wait_for, write
+from trainer import wait_for
+
+from scripts import INPUT, JOBSCRIPTS, state, write
 
 # Each line of `script` is an attempt: the step that it saves, its exit code, what its record then says, and what it does meanwhile.
 FAKE = """#!/usr/bin/env bash

@@ -9,12 +9,12 @@ import subprocess
 import sys
 import tempfile
 
-from trainer import read_record
+from trainer import read_record, wait_for
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "report"))
 import browser  # noqa: E402
 import cluster  # noqa: E402
-from scripts import INPUT, JOBSCRIPTS, LONG, STEPS, expect, is_training, ranks_of, state, submit, sweep, wait_for, write  # noqa: E402
+from scripts import INPUT, JOBSCRIPTS, LONG, STEPS, expect, is_training, ranks_of, state, submit, sweep, write  # noqa: E402
 from sweeping import folders  # noqa: E402
 
 MACHINE = {"scheduler": "slurm", "cores": cluster.CORES, "memory": "2GiB", "ranks_per_node": 2, "time": "00:10:00", "signal": 30}

@@ -4,10 +4,9 @@ import os
 import pathlib
 import signal
 import sys
-import tempfile
 
 sys.path[:0] = [str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[2] / "jobscripts")]
-from trainer import Trainer, parse_arguments, report, write_counting_text  # noqa: E402
+from trainer import in_a_fresh_folder, parse_arguments, report  # noqa: E402
 
 import attempts  # noqa: E402
 import files  # noqa: E402
@@ -23,17 +22,9 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that daemons and folders of the tests' own are left behind by no end but SIGKILL
     for name in [name for name in os.environ if name.startswith("SLURM_")]:
         del os.environ[name]  # the tests may be run in a job of another Slurm
-
-    def in_a_fresh_folder(check):
-        with tempfile.TemporaryDirectory(prefix="jobs-") as folder:
-            scratch = pathlib.Path(folder) / "a folder"  # a space in every path
-            scratch.mkdir()
-            write_counting_text(scratch / "counting.txt")
-            found = check(Trainer(arguments.binary, arguments.mpirun, scratch))
-            return ([], found) if isinstance(found, str) else (found, "")  # complaints, or why it cannot be checked here
-
     checks = [check for group in arguments.group or GROUPS for check in GROUPS[group]]
-    return report(arguments, [(name, functools.partial(in_a_fresh_folder, check)) for name, check in checks])
+    inside = "a folder"  # a space in every path
+    return report(arguments, [(name, functools.partial(in_a_fresh_folder, arguments, check, "jobs-", inside)) for name, check in checks])
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 JOBSCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "jobscripts"
 INPUT = {
@@ -105,13 +104,3 @@ def is_training(directory, after=""):
     log = directory / "log.txt"
     return bool(log.exists() and re.search(r"\nstep ", log.read_text().rpartition(after)[2] if after else log.read_text()) and ranks_of(directory)
                 and (not after or after in log.read_text()))
-
-
-def wait_for(condition, seconds):
-    """Whether the condition came true in time."""
-    limit = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > limit:
-            return False
-        time.sleep(0.05)
-    return True

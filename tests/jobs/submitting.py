@@ -5,9 +5,9 @@ import shutil
 import signal
 import subprocess
 
-from trainer import numpy, read_record, show
+from trainer import numpy, read_record, show, wait_for
 
-from scripts import INPUT, LONG, STEPS, end, expect, is_training, ranks_of, start, state, submit, wait_for, write
+from scripts import INPUT, LONG, STEPS, end, expect, is_training, ranks_of, start, state, submit, write
 
 FILES = {"input.yaml", "source.yaml", "plan.json", "job.json", "job.sh", "machine.yaml", "bin", "state.json", "log.txt", "lock", "output"}
 CLUSTER = "{scheduler: slurm, nodes: 2, cores: 4, memory: 64MiB, ranks_per_node: 2, time: '01:00:00', launch: 'srun -n {ranks} -c {threads}'}"

@@ -3,9 +3,9 @@ import json
 import os
 import signal
 
-from trainer import read_record
+from trainer import read_record, wait_for
 
-from scripts import INPUT, LONG, STEPS, end, expect, is_training, processes_of, ranks_of, start, state, submit, sweep, wait_for, write
+from scripts import INPUT, LONG, STEPS, end, expect, is_training, processes_of, ranks_of, start, state, submit, sweep, write
 
 SWEEP = {"base": "run.yaml", "ranks": [1, 2], "fixed": {"train.steps": 3}, "vary": {"sharding.zero_stage": [0, 1]}}
 
