@@ -1,7 +1,11 @@
-"""Inputs as flat dictionaries: "grid.tp" → 2. Of the resolved input that a record holds, or of two of them what differs. Needs PyYAML."""
+"""Inputs as flat dictionaries: "grid.tp" → 2. Of the resolved input that a record holds, or of two of them what differs; and the reading of JSON
+files, which plans and sweeps are. Needs PyYAML."""
+import json
 import re
 
 import yaml
+
+from record import DAMAGED, RecordError
 
 UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
@@ -16,6 +20,17 @@ def flat(text):
         else:
             values[str(section)] = keys
     return values
+
+
+def read_json(path, what):
+    """The object in a JSON file; `what` the file should be. Raises RecordError where it is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path} is no {what}: {error}", DAMAGED) from error
+    if not isinstance(found, dict):
+        raise RecordError(f"{path} is no {what}: it is no object", DAMAGED)
+    return found
 
 
 def bytes_of(value):

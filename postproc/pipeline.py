@@ -41,6 +41,17 @@ def events_of(trace, step, rank=None):
     return mask if rank is None else mask & (trace.rank == rank)
 
 
+def busy_seconds(begin, end):
+    """Seconds in which at least one of the stretches [begin, end) was under way."""
+    if not len(begin):
+        return 0.0
+    order = numpy.argsort(begin, kind="stable")
+    begin, end = begin[order], end[order]
+    reached = numpy.maximum.accumulate(end)
+    before = numpy.concatenate(([begin[0]], reached[:-1]))
+    return float(numpy.maximum(0, end - numpy.maximum(begin, before)).sum())
+
+
 def actions(trace, step, ranks):
     """{rank: its actions, in order} of these ranks."""
     origin = trace.begin[events_of(trace, step)].min()

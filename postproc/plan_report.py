@@ -10,6 +10,7 @@ import tempfile
 
 import numpy
 
+import inputs
 import look
 from page import Column, Figure, Note, Table
 from record import DAMAGED, MISSING, RecordError
@@ -57,11 +58,8 @@ def chapter(page, heading, plan, prefix):
 
 
 def _read(path):
-    try:
-        plan = json.loads(path.read_text(encoding="utf-8"))
-        missing = [key for key in ("programs", "fits", "suggestions", "memory_limit", "host_memory_limit", "pipeline") if key not in plan]
-    except (ValueError, TypeError) as error:
-        raise RecordError(f"{path} is no plan: {error}", DAMAGED) from error
+    plan = inputs.read_json(path, "plan")
+    missing = [key for key in ("programs", "fits", "suggestions", "memory_limit", "host_memory_limit", "pipeline") if key not in plan]
     if missing:
         raise RecordError(f"{path} is no plan (quadrille plan --json): it is without {', '.join(missing)}", DAMAGED)
     return plan

@@ -94,7 +94,7 @@ def queues(run, trace, rank=0):
         begin, until = trace.begin[events] - origin, trace.end[events] - origin
         plot.broken_barh(list(zip(begin / divisor, (until - begin) / divisor)), (at - 0.35, 0.7), facecolor=look.BLUE if queue == 0 else look.ORANGE,
                          linewidth=0, rasterized=bool(events.sum() > RASTER))
-        busy = busy_seconds(begin, until)
+        busy = pipeline.busy_seconds(begin, until)
         rows.append([trace.queues[queue], int(events.sum()), busy, busy / float(end - origin)])
         text.append(f"{trace.queues[queue]} {look.percent_text(busy / float(end - origin))}")
     plot.set_yticks(range(len(used)), [trace.queues[queue] for queue in used])
@@ -107,12 +107,3 @@ def queues(run, trace, rank=0):
                "compute while compute has no gap is hidden; a gap of compute above a move is that move exposed. A "
                "receive of pp stands there from its issue on, before its sender sends. trace.py makes a timeline of it.")
     return Figure("queues", title, caption, canvas, Table("queues", title, "", columns, rows))
-
-
-def busy_seconds(begin, end):
-    """Seconds in which at least one of the stretches was under way."""
-    order = numpy.argsort(begin, kind="stable")
-    begin, end = begin[order], end[order]
-    reached = numpy.maximum.accumulate(end)
-    before = numpy.concatenate(([begin[0]], reached[:-1]))
-    return float(numpy.maximum(0, end - numpy.maximum(begin, before)).sum())

@@ -11,6 +11,7 @@ import math
 import numpy
 
 import ledgers
+import pipeline
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +79,17 @@ def rate(point, unit="token"):
     return spread(point.runs, lambda run: work(run, unit) / run.seconds)
 
 
+def ideal_rate(base, point, unit="token"):
+    """The base's median rate, times as many ranks as the point has more."""
+    return rate(base, unit).median * point.ranks / base.ranks
+
+
+def efficiency(base, point, unit="token"):
+    """Actual ÷ ideal rate of a point against the base of its series: of its median, lower and upper quartile."""
+    actual, ideal = rate(point, unit), ideal_rate(base, point, unit)
+    return actual.median / ideal, actual.low / ideal, actual.high / ideal
+
+
 def step_seconds(point):
     return spread(point.runs, lambda run: run.seconds)
 
@@ -102,12 +114,12 @@ def ledger(point, unit="token"):
 
 
 def loss(base, point, unit="token"):
-    """A point against the base of its series: efficiency = (rate ÷ ranks) ÷ (the base's rate ÷ ranks)."""
+    """A point against the base of its series."""
     before, after = ledger(base, unit), ledger(point, unit)
     whole = point.ranks / rate(point, unit).median
     categories = dict.fromkeys([*before, *after])
     eaten = {category: (after.get(category, 0.0) - before.get(category, 0.0)) / whole for category in categories}
-    return Loss(base.ranks / rate(base, unit).median / whole, eaten)
+    return Loss(efficiency(base, point, unit)[0], eaten)
 
 
 def stages(point):
@@ -200,17 +212,8 @@ def busy(trace, queues, steps):
     wanted = [trace.queues.index(name) for name in queues if name in trace.queues]
     chosen = numpy.isin(trace.queue, wanted) & numpy.isin(trace.step, steps)
     ranks = numpy.unique(trace.rank)
-    total = sum(_union(trace.begin[chosen & (trace.rank == rank)], trace.end[chosen & (trace.rank == rank)]) for rank in ranks)
+    total = sum(pipeline.busy_seconds(trace.begin[chosen & (trace.rank == rank)], trace.end[chosen & (trace.rank == rank)]) for rank in ranks)
     return total / (len(ranks) * len(steps))
-
-
-def _union(begin, end):
-    """Length of the union of intervals."""
-    total, until = 0.0, -math.inf
-    for b, e in sorted(zip(begin, end)):
-        total += max(0.0, e - max(b, until))
-        until = max(until, e)
-    return total
 
 
 COPIES = {"copies": (("copy_in", "copy_out"), "exposed_copy"), "disk": (("disk",), "exposed_disk")}  # queues, and the category that waits for them

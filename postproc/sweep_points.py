@@ -4,7 +4,6 @@ Owns: reading a sweep's directory (its layout: jobscripts/README.md) and seeing 
 one point here. Numbers are scaling.py's to make; what is in a record is record.py's to know. Reads only, so a sweep may be under way.
 """
 import dataclasses
-import json
 import pathlib
 import re
 
@@ -49,7 +48,7 @@ def is_sweep(path):
 def load_sweep(directory):
     """Reads a sweep's directory. Raises record.RecordError where it is none; a point whose record cannot be read is one of `unfinished`."""
     directory = pathlib.Path(directory)
-    sweep = _json(directory / "sweep.json")
+    sweep = inputs.read_json(directory / "sweep.json", "sweep")
     if sweep.get("schema") != SCHEMA:
         raise record.RecordError(f"{directory / 'sweep.json'} has the schema {sweep.get('schema')}, and what is read here is {SCHEMA}")
     try:
@@ -88,7 +87,7 @@ def _outcome(folder):
     state = {"state": "not begun"}
     try:
         if (folder / "state.json").exists():
-            state = {"state": "unknown"} | _json(folder / "state.json")
+            state = {"state": "unknown"} | inputs.read_json(folder / "state.json", "run's state")
         if state["state"] == "done":
             run = record.load(folder / "output")
             if len(run.step):
@@ -147,13 +146,3 @@ def _word(value):
 def _telling(text):
     """{section.key: value} of a resolved input, without what tells no two points apart."""
     return {key: value for key, value in inputs.flat(text).items() if not key.startswith(_NOT_VARIED)}
-
-
-def _json(path):
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise record.RecordError(f"{path} cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise record.RecordError(f"{path} is damaged: it is no object")
-    return found

@@ -28,7 +28,7 @@ def throughput(lines, unit):
     rows = []
     for number, (common, members) in enumerate(lines.items()):
         rates = [scaling.rate(point, unit) for point in members]
-        ideal = [rates[0].median * point.ranks / members[0].ranks for point in members]
+        ideal = [scaling.ideal_rate(members[0], point, unit) for point in members]
         ranks = [point.ranks for point in members]
         plot.plot(ranks, ideal, color="#777777", linewidth=0.9, linestyle=(0, (6, 3)), label="ideal" if number == 0 else None)
         plot.errorbar(ranks, [rate.median for rate in rates], capsize=3, label=words(common) or "measured", **look.line(number),
@@ -55,9 +55,7 @@ def efficiency(lines, unit):
     plot = plots[0, 0]
     told = []
     for number, (common, members) in enumerate(lines.items()):
-        base = scaling.rate(members[0], unit).median / members[0].ranks
-        rates = [scaling.rate(point, unit) for point in members]
-        parts = [[value / point.ranks / base for value in (rate.median, rate.low, rate.high)] for point, rate in zip(members, rates)]
+        parts = [scaling.efficiency(members[0], point, unit) for point in members]
         plot.errorbar([point.ranks for point in members], [100 * median for median, _, _ in parts], capsize=3, label=words(common) or "measured",
                       yerr=[[100 * (m - low) for m, low, _ in parts], [100 * (high - m) for m, _, high in parts]], **look.line(number))
         told += zip(members, parts)

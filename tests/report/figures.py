@@ -123,7 +123,8 @@ def actions_of_the_pipeline():
 def queues_over_a_step():
     figure = run_trace.queues(RUN, TRACE)
     equal(figure.table.rows, [["compute", 6, 7.0, 0.7], ["tp", 1, 1.0, 0.1]])
-    equal(run_trace.busy_seconds(numpy.array([0.0, 0.5, 3]), numpy.array([2.0, 1.0, 4])), 3.0)
+    equal(pipeline.busy_seconds(numpy.array([0.0, 0.5, 3]), numpy.array([2.0, 1.0, 4])), 3.0)
+    equal(pipeline.busy_seconds(numpy.zeros(0), numpy.zeros(0)), 0.0)
 
 
 def memory_books():
