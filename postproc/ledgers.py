@@ -169,8 +169,11 @@ def copies(run):
     return [queue for queue in found if queue.predicted or queue.moved]
 
 
+LEAST_BESIDE = 1e-3  # seconds a step: of less, clocks and what else runs on the cores say more than the moves
+
+
 def rate_beside(run):
-    """The rate that arithmetic kept beside moves under way; NaN where nothing was comparable."""
+    """The share of its rate that arithmetic kept beside moves under way, at most 1: more is noise. NaN where too little was comparable."""
     rows = warm(run)
-    beside, alone = (float(table[rows].sum()) if len(run.step) else 0.0 for table in (run.compute_beside, run.compute_alone))
-    return alone / beside if beside > 0 else float("nan")
+    beside, alone = (float(table[rows].mean()) if len(run.step) else 0.0 for table in (run.compute_beside, run.compute_alone))
+    return min(1.0, alone / beside) if beside >= LEAST_BESIDE and alone > 0 else float("nan")

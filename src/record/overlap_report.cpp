@@ -38,7 +38,8 @@ std::string rate_beside(const RunRecord& r) {
     const double seconds = mean(r, r.compute_beside, 1, 0), alone = mean(r, r.compute_alone, 1, 0);
     constexpr double least = 1e-3;  // seconds a step: of less, clocks and what else runs on the cores say more than the moves
     if (!(seconds >= least && alone > 0)) return "";
-    return fmt::format("arithmetic beside them ran at {} of its rate ({} a step)", format_percent(alone, seconds), format_seconds(seconds));
+    const std::string kept = format_percent(std::min(alone, seconds), seconds);  // more than all is noise
+    return fmt::format("arithmetic beside them ran at {} of its rate ({} a step)", kept, format_seconds(seconds));
 }
 
 }  // namespace

@@ -153,6 +153,10 @@ def moves_between_ranks():
     says(figure, "tp: 2 s under way a step, 50.0 % of it hidden", "1 s, 10.0 % of a step", "arithmetic kept 75.0 % of its rate",
          "are the bytes predicted")
     assert run_moves.between_tiers(RUN) is None
+    noisy = dataclasses.replace(RUN, compute_beside=RUN.compute_alone / 2)  # no faster beside moves than without
+    says(run_moves.between_ranks(noisy), "arithmetic kept 100.0 % of its rate")
+    brief = dataclasses.replace(RUN, compute_beside=RUN.compute_beside * 1e-4)
+    assert "kept" not in run_moves.between_ranks(brief).caption
 
 
 def copies_between_tiers():

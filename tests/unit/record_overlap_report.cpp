@@ -45,6 +45,12 @@ TEST_CASE("waiting longer than a move was under way hides nothing; without arith
     CHECK(overlap_line(r) == "moves between ranks: dp 1.00 s a step, 0.0 % hidden");
 }
 
+TEST_CASE("arithmetic that was no slower beside moves kept its rate, and no more than that") {
+    RunRecord r = two_ranks();
+    add_step(r, 1, {1, 0, 0, 0, 2, 2.2, 1, 0, 0, 0, 2, 2.2});
+    CHECK(overlap_line(r).ends_with("arithmetic beside them ran at 100.0 % of its rate (2.00 s a step)"));
+}
+
 TEST_CASE("a rate of less than a millisecond of arithmetic a step is none") {
     RunRecord r = two_ranks();
     add_step(r, 1, {1, 0, 0, 0, 162e-6, 914e-6, 1, 0, 0, 0, 162e-6, 914e-6});
