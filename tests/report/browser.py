@@ -22,7 +22,8 @@ MISSING = "there is no Chromium in PATH; on Debian: apt-get install chromium"
 QUESTION = """JSON.stringify({
   title: document.title,
   figures: [...document.querySelectorAll('figure')].map(f => f.id),
-  captions: [...document.querySelectorAll('figcaption')].map(c => c.textContent),
+  bare: [...document.querySelectorAll('figure')].filter(f => f.querySelector('img') && f.querySelector('figcaption').textContent.length < 40)
+        .map(f => f.id),
   broken: [...document.images].filter(i => !i.complete || i.naturalWidth === 0).map(i => i.alt),
   small: [...document.images].filter(i => i.clientWidth < 300 || i.clientHeight < 60).map(i => i.alt),
   overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth})"""
@@ -30,11 +31,11 @@ QUESTION = """JSON.stringify({
 
 @dataclasses.dataclass
 class Seen:
-    """`console`: messages, errors and exceptions; `requests`: addresses other than the page's and data: ones."""
+    """`bare`: figures whose caption says next to nothing; `console`: messages, errors and exceptions; `requests`: addresses other than the page's and data: ones."""
 
     title: str
     figures: list
-    captions: list
+    bare: list
     broken: list
     small: list
     overflow: int
@@ -65,7 +66,7 @@ def complaints_about(page, wanted, seconds=120):
     complaints += [f"on the console: {line}" for line in seen.console] + [f"asked for {address}" for address in seen.requests]
     if seen.overflow > 0:
         complaints.append(f"{seen.overflow} pixels wider than the window")
-    complaints += ["a figure's caption says nothing"] if sum(len(caption) > 30 for caption in seen.captions) < len(wanted) - 3 else []
+    complaints += [f"the caption of {name} says nothing" for name in seen.bare]
     return complaints, f"{len(seen.figures)} figures"
 
 

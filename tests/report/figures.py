@@ -137,6 +137,7 @@ def memory_books():
     says(run_memory.books(record.load(hand_made.write(HERE / "other.h5", data))), "on 3 of 4 ranks, and should be on all")
     figure = run_memory.by_rank(RUN)
     says(figure, "device: 1 KiB on rank 0 to 1.5 KiB on rank 3")
+    equal(figure.table.rows, [[rank, "device", 100, 200, 300, 400 + 512 * (rank == 3), 24] for rank in range(4)])
     equal(run_memory.process(RUN).rows[0], [0, "alpha", 4096, 2048, 0, 100, 1948])
 
 

@@ -18,8 +18,11 @@ import hand_made  # first: it finds postproc/, or skips
 import h5py
 import numpy
 
+import axes
 import compare
+import look
 import page as page_module
+import record
 import report
 
 FOLDER = tempfile.TemporaryDirectory(prefix="pages-")
@@ -74,6 +77,31 @@ def whole_run():
     with open(made / "csv/time_by_rank.csv", newline="") as file:
         rows = list(csv.reader(file))
     assert rows[0][:6] == ["rank", "dp", "tp", "pp", "sp", "compute [s]"] and rows[1][5] == "4.0", rows[:2]
+
+
+def built(*paths):
+    """The page of report.py itself, before it is written."""
+    options = report.parse(list(map(str, paths)))
+    return report.build(options.paths, options)
+
+
+def axes_have_units():
+    """Of the pages of a run, of a plan and of two runs that are compared, each figure; and a picture without them is found."""
+    made = folder("axes")
+    copied = hand_made.tables()
+    copied["copies/moved"][:] = 1024
+    hand_made.write(made / "run.h5", copied)
+    hand_made.write_trace(made / "trace.h5")
+    (HERE / "axes.json").write_text(json.dumps(plan(False)))
+    run = [record.load(made)]
+    for count, page in ((13, built(made)), (2, built(HERE / "axes.json"))):
+        assert len(page.figures()) == count and not axes.of_page(page), (count, [name for name, _ in page.figures()], axes.of_page(page))
+    assert not axes.of_page(compare.page(["A", "B"], run, run))
+    canvas, plots = look.axes(columns=2)
+    plots[0, 0].set(xlabel="step", ylabel="loss")
+    plots[0, 1].set(xlabel="time [s]")
+    found = axes.complaints("bare", canvas)
+    assert len(found) == 2 and "‘loss’, which has no [unit]" in found[0] and "y axis of plot 2 has numbers and no label" in found[1], found
 
 
 def one_step_of_one_rank():
@@ -285,7 +313,7 @@ def words_are_never_markup():
     assert "<script" not in page and "<b>bold" not in page and "&lt;b&gt;bold&lt;/b&gt; &amp; co" in page
 
 
-CHECKS = (whole_run, one_step_of_one_rank, no_step, losses_that_are_not_numbers, many_ranks_and_steps, a_broken_trace_costs_its_figures,
+CHECKS = (whole_run, axes_have_units, one_step_of_one_rank, no_step, losses_that_are_not_numbers, many_ranks_and_steps, a_broken_trace_costs_its_figures,
           two_runs_on_one_page, a_run_that_went_on, what_is_no_record, plan_that_does_not_fit, plans_that_fit_or_are_none, the_directory_of_a_job,
           a_figure_without_a_caption, a_run_that_was_killed, two_runs_compared, words_are_never_markup)
 

@@ -9,6 +9,9 @@ import tempfile
 import hand_made  # first: it finds postproc/, or skips
 import numpy
 
+import axes
+import report as program
+
 FOLDER = tempfile.TemporaryDirectory(prefix="sweep-page-")
 HERE = pathlib.Path(FOLDER.name)
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "postproc/report.py"
@@ -62,8 +65,12 @@ class Sweep:
 
 
 def report(place, paths):
+    """As Sweep.report; the axes of what is drawn have units."""
     where = ["--output", place / "report.html", "--csv", place / "csv", "--figures", place / "figures"]
     result = subprocess.run([sys.executable, SCRIPT, *paths, *where], capture_output=True, text=True, check=False)
+    if result.returncode == 0:
+        options = program.parse(list(map(str, paths)))
+        assert not axes.of_page(program.build(options.paths, options)), axes.of_page(program.build(options.paths, options))
     html = place / "report.html"
     tables = {path.stem: list(csv.DictReader(path.open())) for path in sorted((place / "csv").glob("*.csv"))}
     return result.returncode, result.stderr, html.read_text() if html.exists() else "", tables
