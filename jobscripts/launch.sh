@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # jobscripts/launch.sh RANKS COMMAND...   runs COMMAND on RANKS MPI ranks, whatever the MPI: srun inside a Slurm allocation, else
-# mpirun. Ranks are never bound (mpirun would bind one or two of them to a single core each, with all their threads) and may
-# outnumber the cores. MPIRUN names another mpirun (e.g. mpirun.mpich), MPIRUN_FLAGS adds flags, of srun too; SLURM_MPI_TYPE chooses srun's --mpi.
+# mpirun. Ranks may outnumber the cores, and are not bound (mpirun would bind one or two of them to a single core each, with all their threads)
+# unless MPIRUN_FLAGS says so. MPIRUN names another mpirun (e.g. mpirun.mpich), MPIRUN_FLAGS adds flags, of srun too; SLURM_MPI_TYPE chooses srun's
+# --mpi.
 set -euo pipefail
 
 if [[ $# -lt 2 || ! $1 =~ ^[1-9][0-9]*$ ]]; then

@@ -5,11 +5,10 @@ import os
 import re
 import signal
 import subprocess
-import time
 
 from trainer import wait_for
 
-from scripts import INPUT, JOBSCRIPTS, state, write
+from scripts import INPUT, JOBSCRIPTS, checkout, state, write
 
 # Each line of `script` is an attempt: the step that it saves, its exit code, what its record then says, and what it does meanwhile.
 FAKE = """#!/usr/bin/env bash
@@ -178,30 +177,30 @@ def whole_states(trainer):
 
 def job_scripts(trainer):
     """The scripts to copy: what they ask Slurm for, srun with what it needs, and a requeue after exit code 75, only then."""
-    complaints, root = [], JOBSCRIPTS.parent
+    complaints = []
     for name in ("cpu.slurm", "gpu.slurm"):
         script = (JOBSCRIPTS / name).read_text()
         flags = ("--signal=USR1@", "--requeue", "--ntasks-per-node", "--cpus-per-task", "--time", "--open-mode=append")
         complaints += [f"{name} lacks {flag}" for flag in flags if f"#SBATCH {flag}" not in script]
-        folder = trainer.folder / name
-        (folder / "tools").mkdir(parents=True)
-        (folder / "build").mkdir()
-        (folder / "jobscripts").symlink_to(root / "jobscripts")
-        (folder / "build/quadrille").symlink_to(trainer.binary)
+        folder = checkout(trainer, trainer.folder / name)
+        (folder / "tools").mkdir()
         write(folder / "run.yaml", INPUT | {"data": {"format": "text", "train": [str(trainer.folder / "counting.txt")]}})
         shift = "while [[ $1 == -* ]]; do shift; done"
-        for tool, body in (("srun", f'echo "$@" >>srun.log; {shift}; exec "$@"'), ("scontrol", 'echo "$@" >scontrol.log'), ("squeue", "true")):
+        ran = f'echo "$SLURM_MPI_TYPE $@" >>srun.log; {shift}; exec "$@"'
+        for tool, body in (("srun", ran), ("scontrol", 'echo "$@" >scontrol.log'), ("squeue", "true")):
             (folder / "tools" / tool).write_text(f"#!/usr/bin/env bash\n{body}\n")
             (folder / "tools" / tool).chmod(0o755)
         variables = trainer.environment | {"PATH": f"{folder / 'tools'}:{os.environ['PATH']}", "SLURM_JOB_ID": "4711", "SLURM_NTASKS": "1"}
         variables.pop("MPIRUN", None)
         for change, code, requeued in (("train.time_limit=15 train.steps=1000000", 75, "requeue 4711\n"), ("train.time_limit=1e-3", 2, ""),
                                        ("train.steps=2 output.overwrite=true checkpoint.resume=none", 0, ""), ("train.steps=0", 2, "")):
-            (folder / "scontrol.log").unlink(missing_ok=True)
+            for log in ("scontrol.log", "srun.log"):
+                (folder / log).unlink(missing_ok=True)
             done = subprocess.run([JOBSCRIPTS / name, "run.yaml", *change.split(), "output.directory=out"], env=variables, cwd=folder,
                                   capture_output=True, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL)
             asked = (folder / "scontrol.log").read_text() if (folder / "scontrol.log").exists() else ""
-            if done.returncode != code or asked != requeued or "--kill-on-bad-exit=1" not in (folder / "srun.log").read_text():
+            ran = (folder / "srun.log").read_text()
+            if done.returncode != code or asked != requeued or "pmix --kill-on-bad-exit=1" not in ran or ran.count("--cpu-bind") != 2:
                 complaints.append(f"{name}, {change}: exit {done.returncode}, scontrol was asked '{asked}'\n{done.stdout}\n{done.stderr}")
     return complaints
 

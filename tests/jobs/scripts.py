@@ -26,6 +26,14 @@ def write(path, value):
     return path
 
 
+def checkout(trainer, folder):
+    """A folder that looks as the project's own does to job scripts: jobscripts/ and build/quadrille."""
+    (folder / "build").mkdir(parents=True)
+    (folder / "jobscripts").symlink_to(JOBSCRIPTS)
+    (folder / "build/quadrille").symlink_to(trainer.binary)
+    return folder
+
+
 def start(trainer, script, *words, environment=()):
     """A script, in a process of its own."""
     return subprocess.Popen([sys.executable, JOBSCRIPTS / script, *map(str, words)], cwd=trainer.folder, stdin=subprocess.DEVNULL,
@@ -53,11 +61,16 @@ def call(trainer, script, *words, seconds=400, environment=()):
 
 
 def submit(trainer, *words, **options):
-    return call(trainer, "submit.py", "--binary", trainer.binary, *words, **options)
+    return call(trainer, "submit.py", *binary_of(trainer, words), *words, **options)
 
 
 def sweep(trainer, *words, **options):
-    return call(trainer, "sweep.py", "--binary", trainer.binary, *words, **options)
+    return call(trainer, "sweep.py", *binary_of(trainer, words), *words, **options)
+
+
+def binary_of(trainer, words):
+    """The option that names the trainer; a directory of what was begun has its own."""
+    return [] if words and (trainer.folder / words[0]).is_dir() else ["--binary", trainer.binary]
 
 
 def expect(what, ended, code, *words):
