@@ -65,7 +65,7 @@ record_says() { [[ -n $output ]] && "$quadrille" inspect "$output" 2>/dev/null |
 # A launcher that ends all ranks because one has left may tell of that kill instead of their exit code: the record knows it.
 stopped_on_purpose() {
     [[ $1 -eq 75 ]] && return
-    [[ $1 -gt 128 && -n $(find "$output" -maxdepth 1 -name 'run*.h5' -newermt "@$started" 2>/dev/null) ]] && record_says 'exit code 75'
+    [[ $1 -gt 128 && -n $(find "$output" -maxdepth 1 -name 'run*.h5' -newermt "@$began" 2>/dev/null) ]] && record_says 'exit code 75'
 }
 
 child=''
@@ -106,12 +106,12 @@ export HDF5_USE_FILE_LOCKING=${HDF5_USE_FILE_LOCKING:-BEST_EFFORT}
 
 # ---- the attempt ---------------------------------------------------------------------------------------------------------
 
-if [[ -n $run && $state == running ]] && record_says 'complete, exit code 0'; then  # the last attempt was killed, but not the run
+if [[ -n $run && $state == running ]] && record_says ', complete, exit code 0'; then  # the last attempt was killed, but not the run
     begin=$(sed -n 's/^ "begin": "\(.*\)",$/\1/p' "$run/state.json")
     write_state done 0 "$(now)" '' && exit 0
 fi
 while :; do
-    attempts=$((attempts + 1)) begin=$(now) started=$(date +%s)
+    attempts=$((attempts + 1)) begin=$(now) started=$(date +%s) began=$(date +%s.%N)
     before=$(newest_step) reason='' said=$(stat -c %s "$run/log.txt" 2>/dev/null)
     write_state running '' '' ''
     [[ -n $asked ]] || { "${launch[@]}" "${command[@]}" </dev/null & child=$!; }

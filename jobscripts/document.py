@@ -4,6 +4,7 @@ Owns the reading of YAML, with places, the checking of a mapping against a table
 callers'. Scalars are kept as they were written: `1e-4`, `on` and `01:00:00` mean to the trainer and to Slurm what they say, not what YAML 1.1 makes
 of them. Needs PyYAML.
 """
+import argparse
 import dataclasses
 import difflib
 import json
@@ -14,7 +15,8 @@ import sys
 try:
     import yaml
 except ImportError as error:
-    sys.exit(f"jobscripts: {error} for {sys.executable}; on Debian: apt-get install python3-yaml, elsewhere: pip install pyyaml")
+    sys.exit(f"jobscripts: {error} for {sys.executable}; on Debian: apt-get install python3-yaml, which /usr/bin/python3 then has, "
+             "elsewhere: pip install pyyaml")
 
 UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
@@ -230,6 +232,13 @@ def duration(item):
     if not isinstance(item.value, str) or not re.fullmatch(r"(\d+-)?\d{1,3}:[0-5]?\d:[0-5]?\d", item.value):
         raise ValueError("[days-]hours:minutes:seconds")
     return item.value
+
+
+def positive(word):
+    """The type of an option that takes a number from 1 on."""
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"'{word}' is not a number from 1 on")
+    return int(word)
 
 
 def time_option(word):

@@ -154,6 +154,13 @@ def derived_keys(kind, grows, scales):
     return (f"grid.{grows}", *batch, *(("model.num_layers",) if kind == "weak" and scales == "layers" else ()))
 
 
+def origin(sweep, key):
+    """Where an override of a point is from, in words."""
+    axis = next((axis.name for axis in sweep.vary if any(key in given for _, given in axis.values)), None)
+    derived = key in derived_keys(sweep.kind, sweep.grows, sweep.scales)
+    return f"kind {sweep.kind}" if derived else f"axis {axis}" if axis else "fixed"
+
+
 # ---- points ----------------------------------------------------------------------------------------------------------
 
 

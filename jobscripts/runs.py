@@ -23,6 +23,7 @@ from document import Refused
 HERE = pathlib.Path(__file__).resolve().parent
 # What write_tools and write_run have written before job.sh: a directory that holds nothing else is of no run yet.
 BEFORE_SCRIPT = ("bin", "machine.yaml", "source.yaml", "input.yaml", "plan.json", "job.json", "job.sh")
+BINARY = "build/quadrille"  # the trainer where no other is named
 DONE, REFUSED, NO_MEMORY, BUSY, STOPPED = 0, 2, 3, 11, 75
 
 
@@ -211,9 +212,10 @@ def script_body(machine, layout, time, tools, directory, command):
     return "\n".join(lines) + "\n"
 
 
-def array_body(folder):
-    """Each job of an array is the point of its number."""
-    return f'exec bash {shlex.quote(str(folder))}/"$(printf %04d "$SLURM_ARRAY_TASK_ID")"-*/job.sh\n'
+def array_body(folders):
+    """Each job of an array is the run of its number; `folders`: {number: directory}."""
+    cases = "".join(f"    {number}) exec bash {shlex.quote(str(folder / 'job.sh'))} ;;\n" for number, folder in sorted(folders.items()))
+    return f'case $SLURM_ARRAY_TASK_ID in\n{cases}esac\nexit 2\n'
 
 
 def write_whole(path, text):

@@ -9,10 +9,10 @@
 A run that stops on purpose (signal, end of its time; exit code 75) goes on by itself until its steps are done: in Slurm it is queued again, here it
 is begun again. jobscripts/README.md describes the run's directory and machine files.
 
-Exit code: of a run here, the trainer's; else 0 queued, 2 refused as wrong, 3 refused for memory, 11 the run is under way.
+Exit code: of a run here, the trainer's; else 0 queued, 2 refused as wrong, 3 refused for memory, 5 a file cannot be read or written, 11 the run is
+under way.
 """
 import argparse
-import json
 import pathlib
 import sys
 import time
@@ -28,30 +28,24 @@ def parse_arguments(words):
     first, _, rest = __doc__.partition("\n\n")
     parser = argparse.ArgumentParser(prog="submit.py", description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("input", type=pathlib.Path, help="an input file, or the directory of a run that was begun")
-    parser.add_argument("overrides", nargs="*", metavar="section.key=value")
+    parser.add_argument("overrides", nargs="*", default=[], metavar="section.key=value")
     parser.add_argument("--machine", help=f"a name ({', '.join(machines.names())}) or a machine file; default: laptop where there is no Slurm")
-    parser.add_argument("--nodes", type=positive, help="default: as many as the ranks need")
-    parser.add_argument("--ranks", type=positive, help="default: the machine's ranks per node, on each node")
-    parser.add_argument("--ranks-per-node", type=positive)
+    parser.add_argument("--nodes", type=document.positive, help="default: as many as the ranks need")
+    parser.add_argument("--ranks", type=document.positive, help="default: the machine's ranks per node, on each node")
+    parser.add_argument("--ranks-per-node", type=document.positive)
     parser.add_argument("--time", help="of one job, [days-]hours:minutes:seconds; default: the machine's")
     parser.add_argument("--directory", type=pathlib.Path, help="of the run; default runs/NAME-job, NAME being the input file's stem")
     parser.add_argument("--name", help="of the job; default: the directory's")
-    parser.add_argument("--binary", default="build/quadrille", help="the trainer (default: build/quadrille)")
+    parser.add_argument("--binary", help=f"the trainer (default: {runs.BINARY})")
     parser.add_argument("--dry-run", action="store_true", help="plan, show the script and do nothing")
     return parser.parse_intermixed_args(words)
-
-
-def positive(word):
-    if not word.isdecimal() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"'{word}' is not a number from 1 on")
-    return int(word)
 
 
 def begin(arguments):
     """A new run."""
     if not arguments.input.is_file():
         raise Refused(f"{arguments.input}: there is no such input file")
-    trainer = runs.find_trainer(arguments.binary)
+    trainer = runs.find_trainer(arguments.binary or runs.BINARY)
     machine = machines.load(arguments.machine or machines.default_name())
     layout = machines.lay_out(machine, arguments.ranks, arguments.nodes, arguments.ranks_per_node)
     directory = (arguments.directory or pathlib.Path("runs") / f"{arguments.input.stem}-job").absolute()
@@ -65,6 +59,9 @@ def begin(arguments):
     prepared = runs.prepare(trainer, machine, layout, arguments.input.absolute(), arguments.overrides, directory)
     print(prepared.warnings, end="", file=sys.stderr)
     print(describe(prepared, machine, limit))
+    if layout.ranks_per_node > machine.cores:
+        cores = f"{machine.cores} core{'s' * (machine.cores > 1)}"
+        print(f"{layout.ranks_per_node} ranks share {cores} of {machine.name}: each waits for the others' turns", file=sys.stderr)
     if arguments.dry_run:
         command = [str(directory / "bin/quadrille"), "train", str(directory / "input.yaml")]
         print(f"would write {directory} and {'queue' if machine.slurm else 'run'} this:\n")
@@ -90,7 +87,8 @@ def describe(prepared, machine, limit):
 
 def go_on(arguments):
     """A run that was begun: what it is stays as it was."""
-    given = [name for name in ("machine", "nodes", "ranks", "ranks_per_node", "time", "directory", "name") if getattr(arguments, name) is not None]
+    names = ("machine", "nodes", "ranks", "ranks_per_node", "time", "directory", "name", "binary")
+    given = [name for name in names if getattr(arguments, name) is not None]
     if given or arguments.overrides:
         what = [f"--{name.replace('_', '-')}" for name in given] + arguments.overrides
         raise Refused(f"{arguments.input} goes on as it was begun: {', '.join(what)} cannot be changed; a new run can, from a checkpoint of it")

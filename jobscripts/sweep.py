@@ -8,12 +8,14 @@
     jobscripts/sweep.py runs/weak-sweep --status                         # where each point stands
 
 No point runs twice: not when this is killed and said again, nor (where the file system has locks) from two terminals, nor beside a job that is
-queued. Points that failed are left
-alone unless --retry asks for them. jobscripts/README.md describes sweep files and a sweep's directory, inputs/sweeps/ has some.
+queued. Points that failed are left alone unless --retry asks for them. jobscripts/README.md describes sweep files and a sweep's directory,
+inputs/sweeps/ has some.
 
-Exit code: 0 all points are done, or queued; 1 some failed; 2 refused as wrong; 3 no point fits; 75 stopped by a signal (points that ran have saved).
+Exit code: 0 all points are done, or queued; 1 some failed; 2 refused as wrong; 3 no point fits; 5 a file cannot be read or written; 75 stopped by a
+signal (points that ran have saved).
 """
 import argparse
+import filecmp
 import pathlib
 import sys
 import time
@@ -39,9 +41,9 @@ def parse_arguments(words):
     parser.add_argument("--retry", action="store_true", help="points that failed, too")
     parser.add_argument("--machine", help=f"a name ({', '.join(machines.names())}) or a machine file; default: the sweep file's")
     parser.add_argument("--time", help="of one job, [days-]hours:minutes:seconds; default: the sweep file's, or the machine's")
-    parser.add_argument("--at-once", type=int, metavar="N", help="at most so many jobs of an array at a time")
+    parser.add_argument("--at-once", type=document.positive, metavar="N", help="at most so many jobs of an array at a time")
     parser.add_argument("--directory", type=pathlib.Path, help="of the sweep; default runs/NAME-sweep")
-    parser.add_argument("--binary", default="build/quadrille", help="the trainer, of a new sweep (default: build/quadrille)")
+    parser.add_argument("--binary", help=f"the trainer, of a new sweep (default: {runs.BINARY})")
     return parser.parse_args(words)
 
 
@@ -53,7 +55,6 @@ def begin(arguments):
         raise Refused(f"{directory} is not empty, and no sweep's; --directory names another")
     if arguments.dry_run:
         return expand(arguments, file, directory), directory
-    directory.mkdir(parents=True, exist_ok=True)
     with sweeps.locked(directory):
         try:
             return expand(arguments, file, directory), directory
@@ -65,14 +66,30 @@ def expand(arguments, file, directory):
     former = sweeps.read(directory)
     chosen = arguments.machine or file.machine
     if former:
-        if arguments.machine and machines.load(chosen).name != former["machine"] or arguments.time and arguments.time != former["time"]:
-            raise Refused(f"{directory} was begun on machine {former['machine']} with jobs of {former['time']}; --directory names another")
+        check_unchanged(arguments, file, directory, former)
         machine = machines.load(directory / "machine.yaml", former["machine"])
         trainer, limit = runs.find_trainer(directory / "bin/quadrille"), former["time"]
     else:
         machine = machines.load(chosen or machines.default_name())
-        trainer, limit = runs.find_trainer(arguments.binary), document.time_option(arguments.time) or file.time or machine.time
+        trainer, limit = runs.find_trainer(arguments.binary or runs.BINARY), document.time_option(arguments.time) or file.time or machine.time
     return sweeps.expand(file, directory, trainer, machine, limit, arguments.dry_run)
+
+
+def check_unchanged(arguments, file, directory, former):
+    """Raises Refused where the command line or the file now says another machine or time than the sweep was begun with."""
+    before = sweeps.said_at_first(directory, ("machine", "time"))
+    machine = arguments.machine or (file.machine if file.machine != before["machine"] else None)
+    limit = arguments.time or (file.time if file.time != before["time"] else None)
+    if machine and machines.load(machine).name != former["machine"] or limit and limit != former["time"]:
+        asked = f"machine {machine}" if machine else limit_text(limit)
+        raise Refused(f"{directory} was begun on machine {former['machine']} with {limit_text(former['time'])}; {asked} would be another sweep: "
+                      "--directory names another")
+    if machine and not filecmp.cmp(machines.load(machine).path, directory / "machine.yaml", shallow=False):
+        print(f"the file of machine {machine} is not what it was: {directory} goes on with its own machine.yaml", file=sys.stderr)
+
+
+def limit_text(limit):
+    return f"jobs of {limit}" if limit else "no time limit"
 
 
 def go_on(arguments):
@@ -81,7 +98,7 @@ def go_on(arguments):
     sweep = sweeps.read(directory)
     if sweep is None:
         raise Refused(f"{directory}: no sweep has been begun there: it has no sweep.json")
-    given = [f"--{name}" for name in ("machine", "time", "directory") if getattr(arguments, name) is not None]
+    given = [f"--{name}" for name in ("machine", "time", "directory", "binary") if getattr(arguments, name) is not None]
     if given:
         raise Refused(f"{directory} goes on as it was begun: {', '.join(given)} cannot be changed")
     return sweep, directory
@@ -130,13 +147,17 @@ def run_point(point, directory, bar, stopping):
         bar.line(f"{state['state']:8} {point['name']}: {words}")
 
 
+def first_line(text):
+    return text.partition("\n")[0]
+
+
 def show_status(sweep, directory):
     """Where each point stands."""
     queue = slurm.queued(directory) if slurm.submitted(directory) else {}
     rows = [["point", "ranks", "state", "steps", "seconds", "attempts", "remark"]]
     for point in sweep["points"]:
         if point["dropped"]:
-            rows.append([point["name"], str(point["ranks"]), "dropped", "", "", "", point["dropped"].partition("\n")[0]])
+            rows.append([point["name"], str(point["ranks"]), "dropped", "", "", "", first_line(point["dropped"])])
             continue
         state, steps = sweeps.state(point, directory), runs.steps_of(directory / point["directory"])
         remark = f"exit code {state['exit_code']}: {state['reason']}" if state["state"] in ("failed", "stopped") else ""
@@ -150,15 +171,16 @@ def show_status(sweep, directory):
 def go(arguments):
     if arguments.status and not arguments.sweep.is_dir():
         name = points.load(arguments.sweep).name
-        arguments.sweep, arguments.directory = arguments.directory or pathlib.Path("runs") / f"{name}-sweep", None
+        arguments.sweep = arguments.directory or pathlib.Path("runs") / f"{name}-sweep"
+        arguments.directory = arguments.binary = None  # the first command, said again
     sweep, directory = go_on(arguments) if arguments.sweep.is_dir() or arguments.status else begin(arguments)
     if arguments.status:
         show_status(sweep, directory)
         return 0
     kept = sweeps.kept(sweep)
     for point in sweep["points"]:
-        if point["dropped"]:
-            print(f"dropped: {point['name']}: {point['dropped']}")
+        if point["dropped"]:  # in full it is in sweep.json and in the report
+            print(f"dropped: {point['name']}: {first_line(point['dropped'])}")
     if not kept:
         raise Refused("no point can run", runs.NO_MEMORY if all("does not fit" in point["dropped"] for point in sweep["points"]) else runs.REFUSED)
     if arguments.dry_run:

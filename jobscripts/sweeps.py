@@ -8,10 +8,13 @@ import dataclasses
 import fcntl
 import filecmp
 import json
+import os
 import pathlib
+import re
 import shutil
 import sys
 
+import document
 import machine as machines
 import points
 import progress
@@ -24,17 +27,34 @@ SCHEMA = "quadrille-sweep-1"
 
 @contextlib.contextmanager
 def locked(directory):
-    """While inside, nobody else plans this sweep's points or queues them."""
-    with open(directory / "sweep.lock", "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waits for another sweep.py, which plans or queues {directory}", flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:
-            print(f"{directory}: this file system has no locks, so start no other sweep.py there while this one is at it; points that say `running` "
-                  "are left alone: of one that was killed, remove its state.json", file=sys.stderr, flush=True)
-        yield
+    """While inside, nobody else plans this sweep's points or queues them. Makes the directory."""
+    while True:
+        directory.mkdir(parents=True, exist_ok=True)
+        with open(directory / "sweep.lock", "a") as file:
+            _lock(file, directory)
+            if not _is(directory / "sweep.lock", file):  # whoever had it has left nothing
+                continue
+            yield
+            return
+
+
+def _lock(file, directory):
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"waits for another sweep.py, which plans or queues {directory}", flush=True)
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError:
+        print(f"{directory}: this file system has no locks, so start no other sweep.py there while this one is at it; points that say `running` "
+              "are left alone: of one that was killed, remove its state.json", file=sys.stderr, flush=True)
+
+
+def _is(path, file):
+    """Whether an open file still has that path."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def read(directory):
@@ -46,6 +66,12 @@ def read(directory):
     if sweep.get("schema") != SCHEMA:
         raise Refused(f"{directory / 'sweep.json'} is of schema {sweep.get('schema')}; this sweep.py knows {SCHEMA}")
     return sweep
+
+
+def said_at_first(directory, keys):
+    """{key: what the sweep's file said of it when it was last read}, None where it said nothing."""
+    entries = document.read(directory / "sweep.yaml", document.Problems(directory / "sweep.yaml"))
+    return {key: None if key not in entries or entries[key].value == "null" else entries[key].value for key in keys}
 
 
 def leave_nothing(directory):
@@ -81,9 +107,13 @@ class Planner:
             layout = machines.lay_out(self.machine, ranks=point["ranks"])
             prepared = runs.prepare(self.trainer, self.machine, layout, self.file.base, point["overrides"], place)
         except Refused as refused:
-            return point | {"dropped": str(refused)}, None
+            return point | {"dropped": self.in_words_of_the_file(str(refused))}, None
         place = {"nodes": layout.nodes, "ranks_per_node": layout.ranks_per_node, "directory": str(place.relative_to(self.directory))}
         return point | place, prepared
+
+    def in_words_of_the_file(self, complaint):
+        """`plan` counts overrides, which nobody wrote as such: each is told by what it is of in the sweep file."""
+        return re.sub(r"override \d+ '([\w.]+)=", lambda place: f"{points.origin(self.file, place[1])}, '{place[1]}=", complaint)
 
     def plan_new(self, former):
         """The points of the file: those of `former` as they are, and behind them the others, planned; and the runs of these, {index: Prepared}.
@@ -111,7 +141,7 @@ class Planner:
         """The base as resolved on so many ranks, {section.key: text}."""
         done = self.trainer.plan(self.file.base, words, ranks, "--resolved")
         if done.returncode:
-            raise Refused(runs.complaint(done))
+            raise Refused(self.in_words_of_the_file(runs.complaint(done)))
         return runs.keys_of(done.stdout)
 
 
@@ -165,13 +195,13 @@ def queue(sweep, directory, machine, retry, at_once):
     groups = {}
     for point in waiting(sweep, directory, retry):
         if point["index"] not in queued:
-            groups.setdefault((point["nodes"], point["ranks_per_node"]), []).append(point["index"])
-    for (nodes, ranks_per_node), indices in sorted(groups.items()):
+            groups.setdefault((point["nodes"], point["ranks_per_node"]), {})[point["index"]] = directory / point["directory"]
+    for (nodes, ranks_per_node), folders in sorted(groups.items()):
         layout = machines.lay_out(machine, nodes=nodes, ranks_per_node=ranks_per_node)
         script = directory / f"array-{nodes}-{ranks_per_node}.sh"
         head = slurm.script_head(machine, layout, sweep["name"], sweep["time"], script.with_suffix(".log"))
-        runs.write_script(script, head + runs.array_body(directory / "points"))
-        number = slurm.submit(directory, script, indices, at_once)
-        yield f"queued as array {number}: points {slurm.ranges(indices)}, on {nodes} node{'s' * (nodes > 1)} with {ranks_per_node} ranks each"
+        runs.write_script(script, head + runs.array_body(folders))
+        number = slurm.submit(directory, script, list(folders), at_once)
+        yield f"queued as array {number}: points {slurm.ranges(folders)}, on {nodes} node{'s' * (nodes > 1)} with {ranks_per_node} ranks each"
     if not groups:
         yield f"nothing to queue{f': {len(queued)} points are in the queue' if queued else ''}"

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import io
 import pathlib
+import subprocess
 import unittest.mock
 
 import document
@@ -164,6 +165,32 @@ def words_for_sbatch(trainer):
     return complaints + ([] if ranges == "1-3,7-9" else [ranges])
 
 
+def jobs_of_an_array(trainer):
+    """Each job is the run of its number, also where a killed sweep.py has left another folder of that number; of no other number there is a run."""
+    folders = {}
+    for number, name in ((3, "0003-a"), (3, "0003-b"), (12, "0012-a")):
+        folders[number] = trainer.folder / name
+        folders[number].mkdir()
+        write(folders[number] / "job.sh", f"echo {name}")
+    complaints = []
+    for number, due in ((3, (0, "0003-b\n")), (12, (0, "0012-a\n")), (4, (2, ""))):
+        done = subprocess.run(["bash", "-c", runs.array_body(folders)], capture_output=True, text=True, check=False,
+                              env=trainer.environment | {"SLURM_ARRAY_TASK_ID": str(number)})
+        if (done.returncode, done.stdout) != due:
+            complaints.append(f"job {number}: exit {done.returncode}, {done.stdout}{done.stderr}")
+    return complaints
+
+
+def origins(trainer):
+    """What plan complains of is told by its place in the sweep file."""
+    write(trainer.folder / "run.yaml", INPUT)
+    text = "{base: run.yaml, kind: strong, ranks: [1, 2], fixed: {train.steps: 2}, vary: {a: {b: {train.seed: 7}}}}"
+    planner = sweeps.Planner(points.load(write(trainer.folder / "s.yaml", text)), None, None, None)
+    said = planner.in_words_of_the_file("override 1 'train.steps=2' and override 12 'train.seed=7', override 3 'train.global_batch_size=8'")
+    due = "fixed, 'train.steps=2' and axis a, 'train.seed=7', kind strong, 'train.global_batch_size=8'"
+    return [] if said == due else [said]
+
+
 def shipped_sweeps(trainer):
     """Every sweep that is shipped can run here, whole."""
     complaints = []
@@ -175,4 +202,5 @@ def shipped_sweeps(trainer):
     return complaints + ([] if not (trainer.folder / "runs").exists() else ["a dry run has written something"])
 
 
-CHECKS = [(check.__name__, check) for check in (machines, layouts, bad_sweeps, expansion, scaling, locks, words_for_sbatch, shipped_sweeps)]
+CHECKS = [(check.__name__, check) for check in (machines, layouts, bad_sweeps, expansion, scaling, locks, words_for_sbatch, jobs_of_an_array,
+                                                  origins, shipped_sweeps)]

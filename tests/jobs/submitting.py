@@ -32,6 +32,7 @@ def refusals(trainer):
             (["run.yaml", "--machine", "nowhere"], 2, ["there is no machine 'nowhere'"]),
             (["run.yaml", "--time", "4h"], 2, ["--time: found 4h, allowed: [days-]hours:minutes:seconds"]),
             (["run.yaml", "--ranks", "2", "checkpoint.resume=none"], 2, ["checkpoint.resume is none", "checkpoint.resume=auto"]),
+            ([], 2, ["the following arguments are required: input\n"]),
             (["no.yaml"], 2, ["there is no such input file"]), (["."], 2, ["no run's"])):
         complaints += expect(" ".join(words), submit(trainer, *words), code, *said)
     left = sorted(path.name for path in trainer.folder.iterdir())
@@ -47,6 +48,9 @@ def dry_run(trainer):
                         "#SBATCH --cpus-per-task=2\n", "#SBATCH --time=01:00:00\n", "#SBATCH --signal=USR1@120\n", "4 srun -n 4 -c 2 -- ")
     write(trainer.folder / "gpus.yaml", "{scheduler: slurm, cores: 8, memory: 1GiB, gpus: 2, gpu_memory: 1GiB}")
     words = ["--machine", "gpus.yaml", "--dry-run", "device.backend=cpu"]
+    write(trainer.folder / "narrow.yaml", "{scheduler: none, cores: 2}")
+    narrow = ["--ranks", "4", "--machine", trainer.folder / "narrow.yaml", "--dry-run"]
+    complaints += expect("more than cores", submit(trainer, "run.yaml", *narrow), 0, "4 ranks share 2 cores of narrow")
     complaints += expect("GPUs' cores", submit(trainer, "run.yaml", *words), 0, "2 ranks on 1 node")
     return complaints + ([] if not (trainer.folder / "runs").exists() else ["a dry run has written something"])
 
@@ -55,13 +59,42 @@ def sbatch_refuses(trainer):
     """Nothing is queued, and the same command, put right, begins the run, also where the machine is another by then."""
     write(trainer.folder / "run.yaml", INPUT)
     write(trainer.folder / "m.yaml", CLUSTER)
-    tools = trainer.folder / "tools"
-    tools.mkdir()
-    (tools / "sbatch").write_text("#!/bin/sh\necho no such partition >&2\nexit 1\n")
-    (tools / "sbatch").chmod(0o755)
-    trainer.environment["PATH"] = f"{tools}{os.pathsep}{trainer.environment['PATH']}"
+    tool(trainer, "sbatch", "echo no such partition >&2\nexit 1")
     complaints = expect("refused", submit(trainer, "run.yaml", "--machine", "m.yaml"), 2, "no such partition", "nothing was queued")
     return complaints + expect("put right", submit(trainer, "run.yaml", "--machine", "m.yaml", "--nodes", "2", "--dry-run"), 0, "2 nodes of m")
+
+
+def launch_lines(trainer):
+    """Four nodes of each shipped machine that has as many: what sbatch reads, and the words that srun gets, which are the machine file's."""
+    write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"global_batch_size": 64}})
+    tool(trainer, "sbatch", 'echo 17')
+    tool(trainer, "srun", 'printf "%s\\n" "$@" >"$TMPDIR/srun.words"')
+    environment = {"SLURM_JOB_ID": "17", "TMPDIR": str(trainer.folder)}
+    complaints = expect("laptop", submit(trainer, "run.yaml", "--machine", "laptop", "--nodes", "4"), 2, "4 nodes are more than the 1")
+    for name, on_node, threads, more in (("cpu-cluster", 8, 8, ()), ("gpu-cluster", 4, 16, ("--gres=gpu:4",))):
+        directory = trainer.folder / "runs" / name
+        words = ["--machine", name, "--nodes", "4", "--directory", directory, "device.backend=cpu"]
+        complaints += expect(name, submit(trainer, "run.yaml", *words), 0, f"{4 * on_node} ranks on 4 nodes of {name}", "queued as job 17")
+        head = {line.removeprefix("#SBATCH ") for line in (directory / "job.sh").read_text().splitlines() if line.startswith("#SBATCH ")}
+        due = {"--nodes=4", f"--ntasks-per-node={on_node}", f"--cpus-per-task={threads}", "--time=04:00:00", "--signal=USR1@180", "--requeue",
+               "--open-mode=append", *more}
+        complaints += [f"{name}: sbatch is told {sorted(head)}, without {sorted(due - head)}"] if not due <= head else []
+        done = subprocess.run(["bash", directory / "job.sh"], env=trainer.environment | environment, check=False, timeout=100)
+        ran = (trainer.folder / "srun.words").read_text().splitlines()
+        due = ["--mpi=pmix", "--kill-on-bad-exit=1", "--cpu-bind=cores", "--nodes=4", f"--ntasks={4 * on_node}", f"--ntasks-per-node={on_node}",
+               f"--cpus-per-task={threads}", str(directory / "bin/quadrille"), "train", str(directory / "input.yaml")]
+        complaints += [] if done.returncode == 0 and ran == due else [f"{name}: exit {done.returncode}, srun got {ran}, due {due}"]
+    return complaints
+
+
+def tool(trainer, name, body):
+    """A command of Slurm's that does as it is told, before any other of that name."""
+    folder = trainer.folder / "tools"
+    if not folder.exists():
+        folder.mkdir()
+        trainer.environment["PATH"] = f"{folder}{os.pathsep}{trainer.environment['PATH']}"
+    (folder / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
+    (folder / name).chmod(0o755)
 
 
 def here(trainer):
@@ -97,6 +130,7 @@ def here(trainer):
     complaints += expect("done", submit(trainer, directory), 0, "is done")
     complaints += expect("again", submit(trainer, "gone.yaml", "--directory", directory), 2, "is a run's, which is done: --directory")
     another = submit(trainer, directory, "--ranks", "4", "train.steps=9")
+    complaints += expect("another trainer", submit(trainer, directory, "--binary", trainer.binary), 2, "--binary cannot be changed")
     return complaints + expect("another way", another, 2, "--ranks, train.steps=9 cannot be changed")
 
 
@@ -123,4 +157,4 @@ def stop_and_go_on(trainer):
     return complaints + ([] if "\n  time_limit: 600\n" in record["config"]["yaml"] else ["the trainer was not told of its time"])
 
 
-CHECKS = [(check.__name__, check) for check in (refusals, dry_run, sbatch_refuses, here, stop_and_go_on)]
+CHECKS = [(check.__name__, check) for check in (refusals, dry_run, sbatch_refuses, launch_lines, here, stop_and_go_on)]

@@ -65,6 +65,14 @@ def added_and_changed(trainer, directory):
     complaints += expect("a point", submit(trainer, folders(trainer)[0]), 2, "is a point of a sweep: `sweep.py ")
     write(trainer.folder / "run.yaml", INPUT | {"model": INPUT["model"] | {"num_layers": 1}})
     complaints += expect("another base", sweep(trainer, "s.yaml"), 2, "is not what it was when", "--directory names another")
+    write(trainer.folder / "run.yaml", INPUT)
+    for key, value, words in (("machine", "cpu-cluster", "machine cpu-cluster"), ("time", "1:00:00", "jobs of 1:00:00")):
+        write(trainer.folder / "s.yaml", SWEEP | {"vary": axes, key: value})
+        said = ("was begun on machine laptop with no time limit", f"{words} would be another sweep")
+        complaints += expect(f"another {key}", sweep(trainer, "s.yaml"), 2, *said)
+    write(trainer.folder / "s.yaml", SWEEP | {"vary": axes, "machine": "laptop"})
+    complaints += expect("the machine that it has", sweep(trainer, "s.yaml"), 0, "9 done")
+    complaints += expect("another trainer", sweep(trainer, directory, "--binary", trainer.binary), 2, "--binary cannot be changed")
     return complaints + expect("another machine", sweep(trainer, directory, "--machine", "cpu-cluster"), 2, "--machine cannot be changed")
 
 
