@@ -37,7 +37,7 @@ SelectTypeParameters=CR_CPU
 SchedulerParameters=batch_sched_delay=1,sched_interval=2,bf_interval=2
 SlurmdParameters=config_overrides
 MinJobAge=300
-KillWait=5
+KillWait=30
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} RealMemory={memory} State=UNKNOWN
 PartitionName=test Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
