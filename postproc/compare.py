@@ -10,15 +10,16 @@ import argparse
 import pathlib
 import sys
 
+import needs
+
 try:
     import comparison
     import look
     import record
     import run_report
-    from page import Figure, Note, Page
+    from page import Column, Figure, Note, Page, Table
 except ImportError as error:
-    print(f"compare.py: {error} for {sys.executable}; on Debian: apt-get install python3-h5py python3-matplotlib python3-yaml", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(needs.tell("compare.py", __doc__, error))
 
 
 def sentences(a, b):
@@ -70,7 +71,10 @@ def losses(a, b):
         plots[1, 0].set_yscale("log")
     plots[1, 0].set(xlabel="step", ylabel="|A − B| ÷ |A| [1]")
     look.whole_steps(plots[1, 0])
-    return Figure("losses", "Losses of both", comparison.sentence("losses", found) + ". Steps of equal bits are no point of the lower plot.", canvas)
+    columns = [Column("step"), Column("A", "nat"), Column("B", "nat"), Column("|A − B| ÷ |A|", "1")]
+    rows = list(zip(found.step.tolist(), found.a.tolist(), found.b.tolist(), found.relative.tolist()))
+    caption = comparison.sentence("losses", found) + ". Steps of equal bits are no point of the lower plot."
+    return Figure("losses", "Losses of both", caption, canvas, Table("losses", "Losses of both", "", columns, rows))
 
 
 def times(a, b):

@@ -89,12 +89,15 @@ def _word(value):
 
 
 def speeds(a, b):
+    """Medians of the warm steps, and their quartiles."""
     rows = []
-    for name, unit, of in (("tokens/s, median", "tokens/s", lambda run: ledgers.speed(run).tokens_per_second),
-                           ("time of a step, median", "s", lambda run: run.seconds)):
-        one, other = (ledgers.median_and_spread(of(run)[ledgers.warm(run)])[0] for run in (a, b))
-        rows.append((name, unit, one, other, other / one))
-    return Table("speeds", "Speed", "", [Column("what"), Column("unit"), Column("A"), Column("B"), Column("B ÷ A")], rows)
+    for name, unit, of in (("throughput", "tokens/s", lambda run: ledgers.speed(run).tokens_per_second),
+                           ("time of a step", "s", lambda run: run.seconds)):
+        (low, one, high), (low_b, other, high_b) = (numpy.quantile(of(run)[ledgers.warm(run)], [0.25, 0.5, 0.75]).tolist() for run in (a, b))
+        rows.append((name, unit, one, low, high, other, low_b, high_b, other / one))
+    columns = [Column("what"), Column("unit"), *(Column(f"{of}{part}", "", look.digits) for of in "AB" for part in ("", " from", " to")),
+               Column("B ÷ A", "", look.digits)]
+    return Table("speeds", "Speed: medians of the steps, and from where to where their middle half reaches", "", columns, rows)
 
 
 def times(a, b):
@@ -122,13 +125,20 @@ def memories(a, b):
 
 
 def movements(a, b):
-    """A row per set of axes and queue: bytes per step of the job, and of the axes what was exposed."""
-    one, other = ({m.axes: (m.sent, m.exposed) for m in ledgers.moves(run)} | {c.queue: (c.moved, None) for c in ledgers.copies(run)}
-                  for run in (a, b))
+    """A row per set of axes and kind of copies: bytes per step of the job, and what was exposed."""
+    one, other = ({m.axes: (m.sent, m.exposed) for m in ledgers.moves(run)} | _copies(run) for run in (a, b))
     rows = []
     for name in dict.fromkeys((*one, *other)):
         (sent, exposed), (sent_b, exposed_b) = one.get(name, (0, None)), other.get(name, (0, None))
         rows.append((name, sent, sent_b, exposed, exposed_b))
-    columns = [Column("axes or queue"), *(Column(f"{of} moved", "byte", look.byte_text) for of in "AB"),
-               *(Column(f"{of} exposed", "s") for of in "AB")]
-    return Table("movements", "Moves: bytes a step of all ranks, seconds exposed a rank and step", "", columns, rows)
+    columns = [Column("axes, or between tiers"), *(Column(f"{of} moved", "byte", look.byte_text) for of in "AB"),
+               *(Column(f"{of} exposed", "s", look.second_text) for of in "AB")]
+    return Table("movements", "Moves: bytes a step of all ranks, time exposed a rank and step", "", columns, rows)
+
+
+def _copies(run):
+    """{copies, disk: (bytes, seconds exposed)} of those that carried anything."""
+    moved = {queue.queue: queue.moved for queue in ledgers.copies(run)}
+    seconds = dict(zip(run.categories, ledgers.time_by_rank(run).mean(axis=0).tolist()))
+    return {name: (sum(moved.get(queue, 0) for queue in queues), seconds.get(category, 0.0))
+            for name, (queues, category) in ledgers.COPIES.items() if any(queue in moved for queue in queues)}

@@ -7,6 +7,7 @@ import dataclasses
 import numpy
 
 BESIDE_STAGES = ("data", "checkpoint")  # no part of what a pipeline's schedule fills: shares of its idle time are of the step without them
+COPIES = {"copies": (("copy_in", "copy_out"), "exposed_copy"), "disk": (("disk",), "exposed_disk")}  # queues, and the category that waits for them
 EXPOSED = ("exposed_dp", "exposed_tp", "exposed_sp", "exposed_pp")
 
 

@@ -124,6 +124,11 @@ def count_text(value):
     return scaled(float(value), 1000, ("", "k", "M", "G", "T", "P", "E")).strip()
 
 
+def digits(value):
+    """Four digits, without an exponent: 122300, 0.01235."""
+    return f"{float(f'{value:.4g}'):.12g}"
+
+
 def percent_text(share):
     return f"{100 * share:.1f} %" if math.isfinite(share) else "n/a"
 

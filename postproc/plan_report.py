@@ -13,7 +13,7 @@ import numpy
 import inputs
 import look
 from page import Column, Figure, Note, Table
-from record import DAMAGED, MISSING, RecordError
+from record import DAMAGED, MISSING, RecordError, newest
 
 
 def recognises(path):
@@ -26,7 +26,10 @@ def _file_of(path):
 
 
 def _has_record(folder):
-    return (folder / "run.h5").exists() or (folder / "output/run.h5").exists()
+    try:
+        return newest(folder).is_file()
+    except RecordError:
+        return False
 
 
 def title(path):

@@ -8,6 +8,8 @@
 What cannot be read raises RecordError, a sentence for the user. Checksums are left to `quadrille inspect`. Needs h5py and numpy. Reads only.
 """
 import dataclasses
+import fcntl
+import os
 import pathlib
 import re
 import sys
@@ -111,10 +113,6 @@ class Record:
         """[step, rank] of one time category."""
         return self.time[:, :, self.categories.index(category)]
 
-    def peak_of(self, tier, book):
-        """[rank] measured bytes of one book at one tier's high-water mark."""
-        return self.measured_peak[:, self.tiers.index(tier), self.books.index(book)]
-
     def up_to(self, step):
         """The same run, with the rows up to this step."""
         kept, evaluated = self.step <= step, self.evaluation_step <= step
@@ -154,8 +152,21 @@ def newest(directory):
     matches = [(re.fullmatch(r"run(?:-(\d{1,6}))?\.h5", path.name), path) for folder in folders for path in folder.iterdir()]
     names = [(int(found[1] or 1), path) for found, path in matches if found]
     if not names:
-        raise RecordError(f"{directory} holds no run.h5, which every run that has begun leaves", MISSING)
+        raise RecordError(f"{directory} holds no run.h5, which every run that has begun leaves{_what_it_is(pathlib.Path(directory))}", MISSING)
     return max(names)[1]
+
+
+def _what_it_is(directory):
+    """A hint at what was meant, where the directory is of something else of ours."""
+    if not directory.is_dir():
+        return ""
+    if (directory / "sweep.json").exists():
+        return f": it is a sweep's, whose points are {directory}/points/*"
+    within = [path for path in sorted(directory.iterdir()) if path.is_dir()]
+    if any(re.fullmatch(r"step-\d+", path.name) for path in within):
+        return f": it holds checkpoints, and the run may be {directory.parent}"
+    runs = [path for path in within if (path / "run.h5").exists() or (path / "output/run.h5").exists()]
+    return f": it holds {len(runs)} runs, such as {runs[0]}" if len(runs) > 1 else f": the run may be {runs[0]}" if runs else ""
 
 
 def trace_of(path):
@@ -164,6 +175,23 @@ def trace_of(path):
     in_chain = re.fullmatch(r"run(-\d{1,6})?\.h5", path.name)
     trace = path.with_name("trace.h5" if in_chain else path.name.replace("run", "trace", 1))
     return None if trace == path or not trace.is_file() or (in_chain and newest(path.parent) != path) else trace
+
+
+def is_held(path):
+    """Whether somebody holds the lock on a file or directory, as a run does on its directory and attempt.sh on `lock`; None where nobody can tell."""
+    try:
+        held = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(held)
+    return False
 
 
 def load(path):

@@ -17,6 +17,8 @@ import pathlib
 import re
 import sys
 
+import needs
+
 try:
     import plan_report
     import run_report
@@ -24,8 +26,7 @@ try:
     from page import Page
     from record import MISSING, RecordError, exit_code
 except ImportError as error:
-    print(f"report.py: {error} for {sys.executable}; on Debian: apt-get install python3-h5py python3-matplotlib python3-yaml", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(needs.tell("report.py", __doc__, error))
 
 # What there is to report on, in the order in which a path is tried: modules with recognises(path), title(path) and
 # write(page, path, options, prefix), which adds chapters to the page.

@@ -76,13 +76,14 @@ def between_tiers(run):
         return None
     shares = ledgers.shares(run)
     step = float(ledgers.time_by_rank(run).sum(axis=1).mean()) if len(run.step) else 0.0
-    waits = {"copies": shares.get("exposed_copy", 0.0), "disk": shares.get("exposed_disk", 0.0)}
+    waits = {name: shares.get(category, 0.0) for name, (_, category) in ledgers.COPIES.items()}
     canvas, plots = look.axes(columns=2, height=1.1 + 0.55 * len(queues))
     _bytes(plots[0, 0], [(q.queue, q.predicted, q.moved) for q in queues], "moved")
     plot = plots[0, 1]
-    for at, (name, category) in enumerate((("copies", "exposed_copy"), ("disk", "exposed_disk"))):
+    categories = {name: category for name, (_, category) in ledgers.COPIES.items()}
+    for at, (name, category) in enumerate(categories.items()):
         plot.barh(at, 100 * waits[name], height=0.6, **look.fill(category))
-    look.lay_down(plot, ["exposed_copy", "exposed_disk"])
+    look.lay_down(plot, list(categories.values()))
     plot.set_xlabel("share of a step [%]")
     plot.set_xlim(left=0, right=max(1.0, 110 * max(waits.values())))
     text = f"{look.byte_text(sum(q.moved for q in queues))} a step move between tiers on all ranks; waiting for copies takes "

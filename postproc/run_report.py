@@ -1,7 +1,4 @@
 """The chapters of one run: what it was, how it went, where its time, its memory and its messages went."""
-import fcntl
-import os
-
 import numpy
 
 import inputs
@@ -78,16 +75,7 @@ def write(page, path, options, prefix=""):
 def was_killed(run):
     """Whether it ended without a word: its record knows no end, and nobody holds the lock that a run has on its directory. Without locks nobody can
     tell, and it was not."""
-    if run.complete or run.exit_code != -1:
-        return False
-    directory = os.open(run.path.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(directory, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(directory)
-    return True
+    return not run.complete and run.exit_code == -1 and record.is_held(run.path.parent) is False
 
 
 def present(*items):

@@ -69,10 +69,12 @@ def by_step(run):
     plots[0, 0].set_xlabel("step" if len(spans) == len(run.step) else f"steps, {look.number_of(len(spans), 'group')}, means")
     total = seconds.sum(axis=1)
     slowest = int(total.argmax())
-    text = f"Means over {look.number_of(run.ranks, 'rank')}. The median step takes {look.second_text(float(numpy.median(total)))}, the slowest, step "
-    text += f"{run.step[slowest]}, {look.second_text(total[slowest])}"
+    warm = ledgers.warm(run)
+    count = f"{look.number_of(len(total[warm]), 'step')}{', the first left out' if warm.start else ''}"
+    text = f"Means over {look.number_of(run.ranks, 'rank')}. The median step takes {look.second_text(float(numpy.median(total[warm])))} "
+    text += f"(of {count}), the slowest, step {run.step[slowest]}, {look.second_text(total[slowest])}"
     if len(total) > 1:
-        more = seconds[slowest] - numpy.median(seconds, axis=0)
+        more = seconds[slowest] - numpy.median(seconds[warm], axis=0)
         text += f": {run.categories[int(more.argmax())]} took {look.second_text(more.max())} more there than in the median step"
         text += " (the first step allocates and warms up)." if slowest == 0 else "."
     else:

@@ -40,12 +40,12 @@ class Loss:
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-    """What moved one way in a step, of the mean rank: bytes, seconds under way (None: nobody measured them) and seconds that the rank waited, both
-    over the same `steps` steps; and `waited`, the seconds that it waited over all warm steps, as other figures tell them."""
+    """What moved one way in a step, of the mean rank: bytes, seconds under way and seconds that the rank waited, both over the same `steps` steps; and
+    `waited`, the seconds that it waited over all warm steps, as other figures tell them."""
 
     name: str
     bytes: float
-    busy: float | None
+    busy: object  # a float; None: nobody measured it
     exposed: float
     waited: float
     steps: int
@@ -216,9 +216,6 @@ def busy(trace, queues, steps):
     return total / (len(ranks) * len(steps))
 
 
-COPIES = {"copies": (("copy_in", "copy_out"), "exposed_copy"), "disk": (("disk",), "exposed_disk")}  # queues, and the category that waits for them
-
-
 def transfers(point):
     """What moved in a step: along each set of axes, between device and host, and to and from disk. Copies are told of the first repetition: over its
     traced steps, and without a trace nobody knows how long they were under way. What ranks `waited` is of all repetitions and warm steps."""
@@ -229,7 +226,7 @@ def transfers(point):
         means = [numpy.mean([getattr(run, name)[ledgers.warm(run), :, at].mean() for run in point.runs]) for name in ("wire_busy", "wire_exposed")]
         found.append(Transfer(axis, float(point.runs[0].wire_sent[:, at].mean()), float(means[0]), float(means[1]),
                               float(means[1]), counted))
-    for name, (queues, category) in COPIES.items():
+    for name, (queues, category) in ledgers.COPIES.items():
         run = point.runs[0]
         moved = sum(float(run.copies_moved[:, run.copy_queues.index(queue)].mean()) for queue in queues)
         if moved == 0:

@@ -2,6 +2,7 @@
 
 Draws and words what scaling.py computes; reads nothing.
 """
+import ledgers
 import look
 import page
 import pipeline
@@ -182,7 +183,7 @@ def _hiding_caption(found, drawn):
     known = [(point, transfer) for point, transfer in found if transfer.hidden is not None]
     parts = ["A bar is the time in which a transfer was under way in a step; its exposed part the ranks only waited for (where they waited for "
              "longer, that is the bar)."]
-    traced = [(point, transfer) for point, transfer in known if transfer.name in scaling.COPIES]
+    traced = [(point, transfer) for point, transfer in known if transfer.name in ledgers.COPIES]
     if traced:
         point, transfer = max(traced, key=lambda pair: abs(pair[1].waited - pair[1].exposed))
         parts.append(f"Bars of copies and disk are of traced steps alone, others of all steps but the first: ranks waited "

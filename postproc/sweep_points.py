@@ -88,6 +88,8 @@ def _outcome(folder):
     try:
         if (folder / "state.json").exists():
             state = {"state": "unknown"} | inputs.read_json(folder / "state.json", "run's state")
+        if state["state"] == "running" and record.is_held(folder / "lock") is False:
+            state["state"] = "killed"
         if state["state"] == "done":
             run = record.load(folder / "output")
             if len(run.step):

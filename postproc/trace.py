@@ -12,11 +12,12 @@ import json
 import pathlib
 import sys
 
+import needs
+
 try:
     import record
 except ImportError as error:
-    print(f"trace.py: {error} for {sys.executable}; on Debian: apt-get install python3-h5py", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(needs.tell("trace.py", __doc__, error))
 
 
 def events(trace):

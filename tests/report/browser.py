@@ -31,7 +31,8 @@ QUESTION = """JSON.stringify({
 
 @dataclasses.dataclass
 class Seen:
-    """`bare`: figures whose caption says next to nothing; `console`: messages, errors and exceptions; `requests`: addresses other than the page's and data: ones."""
+    """`bare`: figures whose caption says next to nothing; `console`: messages, errors and exceptions; `requests`: addresses other than the page's and
+    data: ones."""
 
     title: str
     figures: list
@@ -62,7 +63,8 @@ def complaints_about(page, wanted, seconds=120):
     if seen is None:
         return [], f"skipped: {MISSING}"
     complaints = [f"without the figure {name}" for name in sorted(wanted - set(seen.figures))]
-    complaints += [f"the picture of ‘{name}’ is not drawn" for name in seen.broken] + [f"the picture of ‘{name}’ is tiny" for name in seen.small]
+    complaints += [f"the picture of ‘{name}’ is not drawn" for name in seen.broken]
+    complaints += [f"the picture of ‘{name}’ is tiny" for name in seen.small]
     complaints += [f"on the console: {line}" for line in seen.console] + [f"asked for {address}" for address in seen.requests]
     if seen.overflow > 0:
         complaints.append(f"{seen.overflow} pixels wider than the window")

@@ -78,7 +78,8 @@ def time_by_rank():
 def time_by_step():
     figure = run_time.by_step(RUN)
     equal([sum(row[1:]) for row in figure.table.rows], [20.0, 10.0, 10.0])
-    says(figure, "Means over 4 ranks", "median step takes 10 s", "step 1, 20 s: compute took 5 s more", "first step allocates")
+    says(figure, "Means over 4 ranks", "median step takes 10 s (of 2 steps, the first left out)", "step 1, 20 s: compute took 5 s more",
+         "first step allocates")
 
 
 def bars_of_many_rows_are_means():
@@ -202,6 +203,13 @@ def what_two_runs_differ_in():
     equal(times[-1], ("step", 10.0, 12.0, 2.0))
     equal(sum(row[3] for row in times[:-1]), times[-1][3])
     equal(comparison.memories(RUN, other).rows[-1], ("device", "peak", 1536, 1536, 0))
+    equal(comparison.speeds(RUN, other).rows[1], ("time of a step", "s", 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 1.0))
+    copying = hand_made.tables()
+    for queue, count in enumerate((1000, 24, 8)):
+        copying["copies/moved"][:, queue] = count
+    copying["time/seconds"][:, :, 7], copying["time/seconds"][:, :, 8] = 2.5, 1.5
+    rows = comparison.movements(RUN, record.load(hand_made.write(HERE / "copying.h5", copying))).rows
+    equal(rows[2:], [("copies", 0, 4096, None, 2.5), ("disk", 0, 32, None, 1.5)])
     equal(inputs.differences("a: {b: 1}", "a: {b: 1, c: null}"), [("a.c", None, None)])
 
 
@@ -220,6 +228,7 @@ def numbers_in_words():
     equal([look.second_text(s) for s in (0, 2.5e-6, 0.0123, 12.5)], ["0 µs", "2.5 µs", "12.3 ms", "12.5 s"])
     equal([look.byte_unit(n) for n in (0, 1, 1024, 1536 * 1024)], [(1, "B"), (1, "B"), (1024, "KiB"), (1024**2, "MiB")])
     equal([inputs.bytes_of(value) for value in (2048, "64MiB", "3KiB", "auto", None)], [2048, 2**26, 3072, None, None])
+    equal([look.digits(value) for value in (122314.0, 0.0123456, 1.0)], ["122300", "0.01235", "1"])
     equal((look.count_text(51.2), look.count_text(2e12), look.percent_text(math.nan)), ("51.2", "2 T", "n/a"))
 
 

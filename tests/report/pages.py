@@ -11,6 +11,7 @@ import math
 import os
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 
@@ -183,9 +184,16 @@ def what_is_no_record():
     words.write_text("no HDF5")
     trace = hand_made.write_trace(made / "trace.h5")
     (made / "empty").mkdir()
+    (made / "of-runs/a/run/checkpoints/step-00000004").mkdir(parents=True)
+    (made / "of-runs/b").mkdir()
+    (made / "of-runs/c").mkdir()
+    for name in ("a/run", "b", "c"):
+        hand_made.write(made / "of-runs" / name / "run.h5")
     for path, code, sentence in ((older, 5, "another layout (quadrille-run-0)"), (poorer, 5, "of another version"),
                                  (uneven, 5, "table loss has the shape (2,)"), (cut, 5, "cannot be read"), (words, 5, "cannot be read"),
                                  (trace, 2, "is a trace"), (made / "absent", 2, "no such file"), (made / "empty", 2, "holds no run.h5"),
+                                 (made / "of-runs", 2, "it holds 2 runs, such as"), (made / "of-runs/a", 2, "the run may be"),
+                                 (made / "of-runs/a/run/checkpoints", 2, "it holds checkpoints, and the run may be"),
                                  (pathlib.Path(__file__), 2, "is neither a run")):
         found, out, err = call(report, path, "--output", made / "never.html")
         assert found == code and sentence in err and len(err.splitlines()) == 1 and not out, f"{path.name}: exit {found}, {err}"
@@ -281,6 +289,13 @@ def a_run_that_was_killed():
     os.close(held)
 
 
+def a_python_without_packages():
+    """It is said where they are, and --help helps."""
+    for name in ("report.py", "compare.py", "trace.py"):
+        done = subprocess.run([sys.executable, "-S", hand_made.POSTPROC / name, "--help"], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and f"{name} " in done.stdout and "/usr/bin/python3 then has" in done.stderr, (name, done)
+
+
 def two_runs_compared():
     a, b = folder("a"), folder("b")
     hand_made.write(a / "run.h5")
@@ -293,6 +308,12 @@ def two_runs_compared():
                   "gradient norms: equal bit for bit in all 3 common steps (steps 1 to 3)", "data: the same tokens", "grid.tp  2  1",
                   "Machine and program, where they differ: nowhere"):
         assert words in out, f"‘{words}’ is not in:\n{out}"
+    with open(HERE / "ab/losses.csv", newline="") as file:
+        assert list(csv.reader(file))[2] == ["2", "5.0", "5.25", "0.05"]
+    (HERE / "of-a-sweep").mkdir()
+    (HERE / "of-a-sweep/sweep.json").write_text("{}")
+    code, out, err = call(compare, a, HERE / "of-a-sweep")
+    assert code == 2 and "it is a sweep's, whose points are" in err, err
     assert {"losses", "times_picture", "inputs", "speeds", "memories", "movements"} <= set(ids((HERE / "ab.html").read_text()))
     assert (HERE / "ab/times.csv").exists()
     code, out, err = call(compare, a, HERE / "absent")
@@ -313,9 +334,10 @@ def words_are_never_markup():
     assert "<script" not in page and "<b>bold" not in page and "&lt;b&gt;bold&lt;/b&gt; &amp; co" in page
 
 
-CHECKS = (whole_run, axes_have_units, one_step_of_one_rank, no_step, losses_that_are_not_numbers, many_ranks_and_steps, a_broken_trace_costs_its_figures,
-          two_runs_on_one_page, a_run_that_went_on, what_is_no_record, plan_that_does_not_fit, plans_that_fit_or_are_none, the_directory_of_a_job,
-          a_figure_without_a_caption, a_run_that_was_killed, two_runs_compared, words_are_never_markup)
+CHECKS = (whole_run, axes_have_units, one_step_of_one_rank, no_step, losses_that_are_not_numbers, many_ranks_and_steps,
+          a_broken_trace_costs_its_figures, two_runs_on_one_page, a_run_that_went_on, what_is_no_record, plan_that_does_not_fit,
+          plans_that_fit_or_are_none, the_directory_of_a_job, a_figure_without_a_caption, a_run_that_was_killed, a_python_without_packages,
+          two_runs_compared, words_are_never_markup)
 
 if __name__ == "__main__":
     sys.exit(hand_made.run_checks(CHECKS))

@@ -1,5 +1,6 @@
 """Reports of sweeps whose directories are made by hand: what is on the page and in the tables, and what is said of points without numbers."""
 import csv
+import fcntl
 import json
 import pathlib
 import subprocess
@@ -86,6 +87,9 @@ def check_scaling_of_a_sweep():
     damaged = sweep.add({"ranks": 16}, 16, data(1, 1, 0))
     (damaged / "output/run.h5").write_bytes(b"no record")
     sweep.add({"ranks": 32}, 32, state=None)
+    (sweep.add({"ranks": 64}, 64, state="running") / "lock").touch()  # nobody holds it
+    held = open(sweep.add({"ranks": 128}, 128, state="running") / "lock", "w")
+    fcntl.flock(held, fcntl.LOCK_EX)
     code, said, html, tables = sweep.report()
     assert code == 0 and not said, said
     figures = {path.stem for path in (sweep.place / "figures").glob("*.png")}
@@ -106,9 +110,10 @@ def check_scaling_of_a_sweep():
     for words in ("4 ranks do 2.00 × the work of 1 in the same time, of an ideal 4 ×", "Strong scaling: every point does the same work",
                   "At ranks=4 50.0 % of each rank-second is lost; most of it to exposed_dp 40.0 %, compute 10.0 %",
                   "The lowest is 50.0 %, of ranks=4", "16 sequences do not divide by 3 ranks", "rank 3 was lost",
-                  "3 points with numbers, 1 dropped, 3 runs not finished"):
+                  "3 points with numbers, 1 dropped, 5 runs not finished"):
         assert words in html, words
-    assert [row["state"] for row in tables["unfinished"]] == ["failed", "done", "not begun"] and "run.h5" in tables["unfinished"][1]["reason"]
+    rows = tables["unfinished"]
+    assert [row["state"] for row in rows] == ["failed", "done", "not begun", "killed", "running"] and "run.h5" in rows[1]["reason"], rows
 
 
 def near(row, name, wanted):

@@ -62,7 +62,7 @@ def check_loading(directory):
     assert run.coordinates.tolist() == [[0, 0, 0, 0], [0, 1, 0, 0]]
     assert run.data_hash[0] == -15  # 64 bits as a signed number
     assert abs(run.seconds_of("optimizer")[1, 1] - 2.015) < 1e-12
-    assert run.peak_of("host", "weights").tolist() == [2**40 + 5, 2**40 + 20]
+    assert run.measured_peak[:, run.tiers.index("host"), run.books.index("weights")].tolist() == [2**40 + 5, 2**40 + 20]
     assert run.reserved.tolist() == [[1 << 18, 1 << 17, 1 << 30], [1 << 19, 1 << 18, 0]]
     assert run.huge_pages.tolist() == [[1 << 17, -1, 0], [1 << 18, 1 << 17, 0]]
     assert run.shared.tolist() == [0, 1 << 18]
