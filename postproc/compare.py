@@ -73,7 +73,7 @@ def losses(a, b):
     look.whole_steps(plots[1, 0])
     columns = [Column("step"), Column("A", "nat"), Column("B", "nat"), Column("|A − B| ÷ |A|", "1")]
     rows = list(zip(found.step.tolist(), found.a.tolist(), found.b.tolist(), found.relative.tolist()))
-    caption = comparison.sentence("losses", found) + ". Steps of equal bits are no point of the lower plot."
+    caption = comparison.sentence("Losses", found) + ". Steps of equal bits are no point of the lower plot."
     return Figure("losses", "Losses of both", caption, canvas, Table("losses", "Losses of both", "", columns, rows))
 
 
@@ -94,7 +94,7 @@ def times(a, b):
     name, one, other, more = max(table.rows[:-1], key=lambda row: abs(row[3]))
     whole = table.rows[-1]
     caption = (f"A step of A takes {look.second_text(whole[1])}, of B {look.second_text(whole[2])}. The greatest change is {name}: "
-               f"{look.second_text(one)} to {look.second_text(other)}, {look.second_text(more)} of the {look.second_text(whole[3])} in all.")
+               f"{look.second_text(one)} in A, {look.second_text(other)} in B, {look.second_text(abs(more))} {'more' if more > 0 else 'less'}.")
     return Figure("times_picture", "A step of each, by category", caption, canvas, table)
 
 

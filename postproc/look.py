@@ -83,8 +83,48 @@ def legend_beside(plot, **more):
         plot.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False, **more)
 
 
+# ---- labels at marks -----------------------------------------------------------------------------------------------------
+
+PLOT = (440.0, 230.0)  # points that a plot beside a legend is wide and high, near enough for labels to be kept apart
+LETTER, LINE, MARK = 4.1, 9.0, 9.0  # points: a letter's width and a line's height at size 7, a mark
+
+
+def label_marks(plot, places, texts):
+    """Writes a text at each mark; texts of marks that lie on each other share one label, and labels stand where they cover no mark and no other
+    label, if there is such a place. The plot's limits must be set, and begin at 0."""
+    scale = [extent / limits[1] for extent, limits in zip(PLOT, (plot.get_xlim(), plot.get_ylim()))]
+    points = [(x * scale[0], y * scale[1]) for x, y in places]
+    taken = [(x - MARK / 2, y - MARK / 2, x + MARK / 2, y + MARK / 2) for x, y in points]
+    groups = []  # (index of the first mark, texts)
+    for index, text in enumerate(texts):
+        near = next((held for first, held in groups if math.dist(points[first], points[index]) < MARK), None)
+        if near is None:
+            groups.append((index, near := []))
+        near.append(text)
+    for index, held in groups:
+        text = " | ".join(dict.fromkeys(filter(None, held)))
+        right, up, box = _free_place(points[index], LETTER * len(text), taken)
+        taken.append(box)
+        side = "left" if right > 0 else "right"
+        plot.annotate(text, places[index], xytext=(right, up), textcoords="offset points", fontsize=7, ha=side, va="center")
+
+
+def _free_place(point, width, taken):
+    """(offset to the right, offset up, box) of a label of that width: the first of some places around the point that is free, else the first."""
+    boxes = []
+    for up in (0, LINE, -LINE, 2 * LINE, -2 * LINE, 3 * LINE, -3 * LINE):
+        for right in (7, -7):
+            left, middle = point[0] + right - (width if right < 0 else 0), point[1] + up
+            box = (left, middle - LINE / 2, left + width, middle + LINE / 2)
+            inside = box[0] > 0 and box[1] > 0 and box[2] < PLOT[0] and box[3] < PLOT[1]
+            free = inside and not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken)
+            boxes.append((not free, len(boxes), right, up, box))
+    return min(boxes)[2:]
+
+
 matplotlib.rcParams.update({
-    "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "legend.fontsize": 8, "hatch.linewidth": 0.5,
+    "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "legend.fontsize": 8, "legend.handleheight": 1.1,
+    "legend.handlelength": 2.4, "hatch.linewidth": 0.5,
     "svg.fonttype": "path", "svg.hashsalt": "quadrille", "pdf.fonttype": 42, "figure.dpi": 100})
 
 

@@ -54,7 +54,8 @@ class Table:
     rows: list
 
     def html(self):
-        heads = "".join(f"<th>{html.escape(column.shown_heading)}</th>" for column in self.columns)
+        first = self.rows[0] if self.rows else [None] * len(self.columns)
+        heads = "".join(f"<th{_kind(cell)}>{html.escape(column.shown_heading)}</th>" for column, cell in zip(self.columns, first))
         body = "".join("<tr>" + "".join(_cell(column, cell) for column, cell in zip(self.columns, row)) + "</tr>\n" for row in self.rows[:MOST_ROWS])
         rest = len(self.rows) - MOST_ROWS
         more = f'<p class="note">{rest} more rows are in {html.escape(self.name)}.csv (report.py --csv DIR).</p>' if rest > 0 else ""
@@ -174,9 +175,12 @@ def _folder(path):
     return path
 
 
+def _kind(cell):
+    return "" if cell is None or isinstance(cell, str) else ' class="number"'
+
+
 def _cell(column, cell):
-    kind = "" if cell is None or isinstance(cell, str) else ' class="number"'
-    return f"<td{kind}>{html.escape(column.shown(cell))}</td>"
+    return f"<td{_kind(cell)}>{html.escape(column.shown(cell))}</td>"
 
 
 def _chapter(number, title, prefix, text, items):
@@ -204,9 +208,9 @@ _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff; }
 h1 { font-size: 1.6em; margin-bottom: 0; } h2 { border-bottom: 1px solid #999; margin-top: 2em; } h3 { margin: 0 0 .4em; font-size: 1.05em; }
 figure { margin: 1.6em 0; break-inside: avoid; } figure img { width: 100%; height: auto; } figcaption { color: #444; }
-.table { overflow-x: auto; } table { border-collapse: collapse; font-size: .9em; margin: .4em 0; }
-th, td { border-bottom: 1px solid #ddd; padding: .15em .7em; text-align: left; vertical-align: top; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; } th { background: #f3f3f3; }
+.table { overflow-x: auto; } table { border-collapse: collapse; font-size: .85em; margin: .4em 0; }
+th, td { border-bottom: 1px solid #ddd; padding: .15em .5em; text-align: left; vertical-align: top; }
+.number { text-align: right; font-variant-numeric: tabular-nums; } td.number { white-space: nowrap; } th { background: #f3f3f3; }
 .note { background: #f7f3e8; padding: .5em .8em; } pre { overflow-x: auto; background: #f3f3f3; padding: .6em; font-size: .85em; }
 summary { cursor: pointer; color: #0050a0; } nav ol { columns: 2; }
 """

@@ -39,7 +39,7 @@ def title(path):
 def write(page, path, options, prefix=""):
     path = _file_of(path)
     plan = _read(path) if path.suffix == ".json" else ask(path, options.overrides, options.ranks, options.quadrille)
-    chapter(page, title(path), plan, prefix)
+    chapter(page, title(path) if prefix else "Overview", plan, prefix)
 
 
 def write_of_run(page, run, fit, heading, options, prefix=""):
@@ -157,7 +157,7 @@ def _books_caption(plan, tier, names, table):
     text = f"The fullest ranks are those of stage {program['coordinate']['pp']}: {look.byte_text(row.sum())}, of which {names[largest]} "
     text += f"{look.byte_text(row[largest])} ({look.percent_text(row[largest] / max(1, row.sum()))})."
     if tier == "device" and program.get("peak_op"):
-        text += f" The peak stands at the op ‘{program['peak_op']}’."
+        text += f" The peak stands at the op ‘{program['peak_op'].strip()}’."
     limit = limit_of(plan, tier)
     if limit is None:
         return text

@@ -52,6 +52,9 @@ def _moves_caption(run, moves):
         worst = max(timed, key=lambda m: m.exposed)
         step = float(ledgers.time_by_rank(run).sum(axis=1).mean())
         text += f" The most exposed is {worst.axes}: {look.second_text(worst.exposed)}, {look.percent_text(worst.exposed / step)} of a step."
+    late = [m.axes for m in timed if m.exposed > 1.01 * m.busy]
+    if late:
+        text += f" {began_late(late)}"
     rate = ledgers.rate_beside(run)
     if not math.isnan(rate):
         text += f" Beside moves arithmetic kept {look.percent_text(rate)} of its rate."
@@ -67,6 +70,12 @@ def _moves_caption(run, moves):
     if saved > 0:
         text += f" Compressed gradients save {look.byte_text(saved)} a step, of {look.byte_text(run.wire_uncompressed.sum())}."
     return text.strip()
+
+
+def began_late(names):
+    """What is to be said of transfers that were waited for longer than they were under way; their bars are as long as the waiting."""
+    return (f"Waited for longer than under way: {', '.join(names)}. They began late; the record does not tell whether for other ranks, for another "
+            "transfer (a copy for the disk) or for a processor.")
 
 
 def between_tiers(run):

@@ -38,7 +38,7 @@ def write(page, path, options, prefix=""):
     stepped = len(run.step) > 0
     trace, why_not = _trace(run)
 
-    page.chapter(title(path), prefix, subtitle(run))
+    page.chapter(title(path) if prefix else "Overview", prefix, subtitle(run))
     page.add(summary(runs, options.peak), *_going_on(runs))
     if stepped:
         page.add(run_progress.loss(runs), run_progress.gradients(runs), run_progress.speed(run, options.peak))

@@ -40,8 +40,8 @@ class Loss:
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-    """What moved one way in a step, of the mean rank: bytes, seconds under way and seconds that the rank waited, both over the same `steps` steps; and
-    `waited`, the seconds that it waited over all warm steps, as other figures tell them."""
+    """What moved one way in a step, of the mean rank: bytes, seconds under way and seconds that the rank waited, both over the same `steps` steps;
+    and `waited`, the seconds that it waited over all warm steps, as other figures tell them."""
 
     name: str
     bytes: float

@@ -6,6 +6,7 @@ import ledgers
 import look
 import page
 import pipeline
+import run_moves
 import scaling
 import sweep_scaling
 
@@ -78,11 +79,10 @@ def time_and_memory(points, unit):
         plot.plot([x for _, x, _ in members], [y for _, _, y in members], label=f"{marked[0]} {value}" if marked else None, **style)
     rest = scaling.keys(points)[1:]
     texts = [", ".join(str(point.values.get(key)) for key in rest) for point in points]
-    for (device, time), near in _clusters(list(zip(devices, times)), texts):
-        plot.annotate(" | ".join(dict.fromkeys(near)), (device / divisor, time / factor), xytext=(6, 5), textcoords="offset points", fontsize=7)
     what = "step time" if per_step else f"time per {unit}"
     plot.set(xlabel=f"device memory at its peak, of the fullest rank [{byte}]", ylabel=f"{what} [{second}]", ylim=(0, 1.15 * max(times) / factor))
     plot.set_xlim(0, 1.2 * max(devices) / divisor)
+    look.label_marks(plot, [(device / divisor, time / factor) for device, time in zip(devices, times)], texts)
     beside = "\n".join(["at the marks:", *(key.rsplit(".", 1)[-1] for key in rest)]) if rest else None
     look.legend_beside(plot, title=beside, title_fontsize=8, alignment="left")
     fast = min(range(len(points)), key=lambda i: times[i])
@@ -99,18 +99,6 @@ def time_and_memory(points, unit):
     process = [max(int(run.process_peak.max()) for run in point.runs) for point in points]
     rows = [[point.name, time, *peak.values(), whole] for point, time, peak, whole in zip(points, times, peaks, process)]
     return page.Figure("memory", "Time against memory", caption, canvas, page.Table("memory", "Time against memory", "", columns, rows))
-
-
-def _clusters(places, texts):
-    """[(place, texts)] with the texts of places that lie so near that they would cover each other in one, at the first of these places."""
-    width, height = (max(place[axis] for place in places) for axis in (0, 1))
-    found = []
-    for place, text in zip(places, texts):
-        near = next((held for at, held in found if abs(at[0] - place[0]) < 0.04 * width and abs(at[1] - place[1]) < 0.03 * height), None)
-        if near is None:
-            found.append((place, near := []))
-        near.append(text)
-    return found
 
 
 def bubbles(points):
@@ -196,8 +184,7 @@ def _hiding_caption(found, drawn):
         parts.append(f"Waited for longest, over all steps: {worst[1].name} of {worst[0].short}, {look.second_text(worst[1].waited)}.")
     late = [f"{transfer.name} of {point.short}" for point, transfer in known if transfer.exposed > 1.01 * transfer.busy]
     if late:
-        parts.append(f"Waited for longer than under way: {', '.join(late[:MOST_NAMED])}{', ...' * (len(late) > MOST_NAMED)}. They began late; the "
-                     "record does not tell whether for other ranks, for another transfer (a copy for the disk) or for a processor.")
+        parts.append(run_moves.began_late(late[:MOST_NAMED] + ["..."] * (len(late) > MOST_NAMED)))
     unknown = sum(transfer.hidden is None for _, transfer in found)
     if unknown:
         parts.append(f"Of {look.number_of(unknown, 'transfer')} only the exposed part is known; how long copies are under way is in traces "

@@ -18,7 +18,7 @@ def title(path):
 
 def write(report, path, options, prefix=""):
     """Adds the chapters of a sweep to the page. Raises record.RecordError."""
-    add_chapters(report, title(path), sweep_points.load_sweep(path), prefix)
+    add_chapters(report, title(path) if prefix else "Overview", sweep_points.load_sweep(path), prefix)
 
 
 def write_beside(report, paths, prefix=""):

@@ -155,6 +155,8 @@ def moves_between_ranks():
     says(figure, "tp: 2 s under way a step, 50.0 % of it hidden", "1 s, 10.0 % of a step", "arithmetic kept 75.0 % of its rate",
          "are the bytes predicted")
     assert run_moves.between_tiers(RUN) is None
+    late = dataclasses.replace(RUN, wire_exposed=RUN.wire_busy * [2.0, 0.5])
+    says(run_moves.between_ranks(late), "0.0 % of it hidden", "Waited for longer than under way: tp. They began late")
     noisy = dataclasses.replace(RUN, compute_beside=RUN.compute_alone / 2)  # no faster beside moves than without
     says(run_moves.between_ranks(noisy), "arithmetic kept 100.0 % of its rate")
     brief = dataclasses.replace(RUN, compute_beside=RUN.compute_beside * 1e-4)
@@ -223,6 +225,23 @@ def fills_are_told_apart_in_grey():
     equal(len({str(look.line(number)["linestyle"]) for number in range(len(look.LINES))}), len(look.LINES))
 
 
+def labels_at_marks():
+    """Labels of marks that crowd cover neither each other nor a mark; those of two marks in one place are one label."""
+    canvas, plots = look.axes(height=4.0)
+    plot = plots[0, 0]
+    plot.set(xlim=(0, 30), ylim=(0, 700))
+    look.legend_beside(plot)
+    places = [(17.0, 200.0), (17.1, 170.0), (17.8, 130.0), (19.0, 145.0), (20.5, 140.0), (22.0, 160.0), (22.0, 160.0), (23.8, 120.0), (29.5, 690.0)]
+    plot.plot(*zip(*places), "o")
+    look.label_marks(plot, places, ["dp, 0", "dp, 1", "pp, 1", "dp, 1", "dp, 1", "pp, 1", "dp, 0", "dp, 0", "tp, 0"])
+    equal([text.get_text() for text in plot.texts], ["dp, 0", "dp, 1", "pp, 1", "dp, 1", "dp, 1", "pp, 1 | dp, 0", "dp, 0", "tp, 0"])
+    canvas.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in plot.texts]
+    marks = plot.transData.transform(places)
+    equal([(a, b) for a in range(8) for b in range(a) if boxes[a].overlaps(boxes[b])], [])
+    equal([(a, number) for a in range(8) for number, mark in enumerate(marks) if boxes[a].contains(*mark)], [])
+
+
 def numbers_in_words():
     equal([look.byte_text(n) for n in (0, 1023, 1024, 3 * 2**29)], ["0 B", "1023 B", "1 KiB", "1.5 GiB"])
     equal([look.second_text(s) for s in (0, 2.5e-6, 0.0123, 12.5)], ["0 µs", "2.5 µs", "12.3 ms", "12.5 s"])
@@ -235,7 +254,7 @@ def numbers_in_words():
 CHECKS = (loss_of_training_and_held_out, losses_that_are_not_finite, gradients_and_learning_rate, speed_and_mfu, time_by_rank, time_by_step,
           bars_of_many_rows_are_means, bubble_and_theory, actions_of_the_pipeline, queues_over_a_step, memory_books, memory_over_a_step,
           moves_between_ranks, copies_between_tiers, runs_that_follow_each_other, what_two_runs_differ_in,
-          fills_are_told_apart_in_grey, numbers_in_words)
+          fills_are_told_apart_in_grey, labels_at_marks, numbers_in_words)
 
 if __name__ == "__main__":
     sys.exit(hand_made.run_checks(CHECKS))
