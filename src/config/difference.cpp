@@ -9,6 +9,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 namespace quadrille::input {
 namespace {
@@ -58,6 +60,24 @@ std::string one_line(const Key& key, const Value& value) {
     return value_text(key, value);
 }
 
+// Keys whose `auto` is another key's value: where both inputs have them so, the other tells.
+constexpr std::pair<std::string_view, std::string_view> followers[] = {{"sharding.shard_size", "grid.dp"}, {"optimizer.decay_steps", "train.steps"}};
+
+std::string value_now(const std::string& path, const Config& now) {
+    const auto key = std::find_if(keys().begin(), keys().end(), [&](const Key& k) { return k.path() == path; });
+    return one_line(*key, key->binding.get(now));
+}
+
+// Whether a key that differs says nothing of its own: it follows another, or is of a compression that neither run has.
+bool says_nothing(const Difference& d, const std::string& former, const Config& now) {
+    const std::string method = "comm.compression.method";
+    if (d.key.starts_with("comm.compression.") && d.key != method)
+        return former_value(former, method) == "none" && value_now(method, now) == "none";
+    for (const auto& [follower, leader] : followers)
+        if (d.key == follower) return d.before == former_value(former, std::string(leader)) && d.now == value_now(std::string(leader), now);
+    return false;
+}
+
 }  // namespace
 }  // namespace quadrille::input
 
@@ -77,6 +97,7 @@ std::vector<Difference> differences(const std::string& former, const Config& now
         if (before.problem.empty() && before.value == value) continue;
         found.push_back({key.path(), before.problem.empty() ? one_line(key, before.value) : node->text, one_line(key, value), must_match(key, now)});
     }
+    std::erase_if(found, [&](const Difference& d) { return says_nothing(d, former, now); });
     return found;
 }
 

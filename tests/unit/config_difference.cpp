@@ -54,6 +54,20 @@ TEST_CASE_FIXTURE(ConfigFixture, "shapes and meanings of the model must match, a
     CHECK_FALSE(find(all, "optimizer.beta1"));
 }
 
+TEST_CASE_FIXTURE(ConfigFixture, "keys that follow others, or are of a compression that nobody has, are not told beside them") {
+    job.ranks = 4;
+    const std::string text = "data: {format: synthetic}\ntrain: {global_batch_size: 16}\n";
+    const std::string former = to_yaml(load(text + "grid: {tp: 1}\ncomm: {compression: {ratio: 0.5}}\n"));
+    const Config now = load("data: {format: synthetic}\ntrain: {global_batch_size: 16, steps: 50}\ngrid: {tp: 2}\n");
+    const auto all = differences(former, now);
+    CHECK((find(all, "grid.dp") && find(all, "train.steps")));
+    CHECK_FALSE((find(all, "sharding.shard_size") || find(all, "optimizer.decay_steps") || find(all, "comm.compression.ratio")));
+    const auto own = differences(former, load(text + "sharding: {shard_size: 2}\noptimizer: {decay_steps: 60}\n"
+                                                     "comm: {compression: {method: topk}}\n"));
+    CHECK((find(own, "sharding.shard_size") && find(own, "optimizer.decay_steps")));
+    CHECK((find(own, "comm.compression.method") && find(own, "comm.compression.ratio")));
+}
+
 TEST_CASE_FIXTURE(ConfigFixture, "without a table of positions the sequence may grow") {
     const std::string rope = "position_embedding: rope, hidden_size: 64, num_attention_heads: 4";
     const auto all = differences(to_yaml(load("model: {" + rope + "}\n")), load("model: {seq_length: 4096, rotary_base: 5e5, " + rope + "}\n"));
