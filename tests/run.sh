@@ -15,13 +15,13 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-label='' sanitize='' ctest_arguments=()
+label='' sanitize='' fuzz='' ctest_arguments=()
 while [[ $# -gt 0 ]]; do
     case $1 in
         --label) label=$2 && shift ;;
         --sanitize) sanitize=$2 && shift ;;
         --fuzz)
-            sanitize=fuzzer
+            fuzz=yes
             if [[ ${2:-} =~ ^[0-9]+$ ]]; then export FUZZ_SECONDS=$2 && shift; fi
             ;;
         -h | --help) sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" && exit 0 ;;
@@ -30,8 +30,12 @@ while [[ $# -gt 0 ]]; do
     shift
 done
 
+if [[ -n $fuzz && -n $label$sanitize ]]; then
+    echo "run.sh: --fuzz has a build and a label of its own: neither --label nor --sanitize goes with it" >&2 && exit 2
+fi
+
 build=build setup=(--tests "-DQUADRILLE_FULL=${QUADRILLE_FULL:-OFF}") labels=("$label")
-case $sanitize in
+case ${fuzz:+--fuzz}$sanitize in
     '') ;;
     address)
         build=build-address
@@ -50,7 +54,7 @@ case $sanitize in
         # one compute thread there is no OpenMP team, whose locks ThreadSanitizer does not know.
         export TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:second_deadlock_stack=1
         ;;
-    fuzzer)
+    --fuzz)
         build=build-fuzz
         setup+=(-DQUADRILLE_SANITIZE=fuzzer-no-link,address,undefined -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O1")
         labels=(fuzz)
