@@ -1,19 +1,15 @@
-"""Pages as the command line makes them: of ordinary and of odd records, of plans, of two runs; and the sentences and exit codes for what is none.
+"""Pages as the command line makes them, of ordinary and of odd records; and the sentences and exit codes for what is none.
 
 Records are made by hand; no browser is needed: what one sees of a page is run.py's to say.
 """
-import contextlib
 import csv
 import fcntl
-import io
 import json
 import math
 import os
 import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 
 import hand_made  # first: it finds postproc/, or skips
 import h5py
@@ -25,38 +21,7 @@ import look
 import page as page_module
 import record
 import report
-
-FOLDER = tempfile.TemporaryDirectory(prefix="pages-")
-HERE = pathlib.Path(FOLDER.name)
-
-
-def call(program, *arguments):
-    """(exit code, stdout, stderr) of report.main or compare.main."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = program.main([str(a) for a in arguments])
-        except SystemExit as end:
-            code = end.code
-    return code, out.getvalue(), err.getvalue()
-
-
-def folder(name):
-    made = HERE / name
-    made.mkdir()
-    return made
-
-
-def page_of(path, *arguments):
-    """The text of the page that report.py makes of a run's folder."""
-    code, _, err = call(report, path, *arguments)
-    assert code == 0 and err == "", f"exit {code}: {err}"
-    return (path / "report.html").read_text()
-
-
-def ids(page):
-    return re.findall(r'<figure id="([^"]+)">', page)
-
+from commands import HERE, built, call, folder, ids, page_of, plan
 
 WITH_STEPS = ["loss", "gradients", "speed", "time_by_rank", "time_by_step"]
 
@@ -78,12 +43,6 @@ def whole_run():
     with open(made / "csv/time_by_rank.csv", newline="") as file:
         rows = list(csv.reader(file))
     assert rows[0][:6] == ["rank", "dp", "tp", "pp", "sp", "compute [s]"] and rows[1][5] == "4.0", rows[:2]
-
-
-def built(*paths):
-    """The page of report.py itself, before it is written."""
-    options = report.parse(list(map(str, paths)))
-    return report.build(options.paths, options)
 
 
 def axes_have_units():
@@ -203,51 +162,6 @@ def what_is_no_record():
     assert call(report)[0] == 2 and call(report, "--nonsense")[0] == 2 and call(report, "--help")[0] == 0
 
 
-def plan(fits, **changes):
-    """What `plan --json` prints, of two stages."""
-    peak = {"device": 1000, "host": 0, "nvme": 0}
-    none = dict.fromkeys(peak, 0)
-    books = {tier: dict.fromkeys(hand_made.BOOKS, 0) for tier in peak}
-    books["device"] = dict.fromkeys(hand_made.BOOKS[:4], 200) | {"buffers": 100}
-    program = {"coordinate": {"dp": 0, "tp": 0, "pp": 0, "sp": 0}, "count": 2, "operations": 10, "layers": 2, "peak_bytes": peak,
-               "peak_op": "B3 matmul", "books": books, "packing": none | {"device": 100}, "states": {"weights": 200, "masters": 0, "moments": 300}}
-    second = program | {"coordinate": program["coordinate"] | {"pp": 1}, "peak_bytes": peak | {"device": 900}, "packing": none}
-    offers = [{"change": "sharding.zero_stage=1", "peak_bytes": 700, "host_bytes": 0, "nvme_bytes": 0, "cost": 1.0},
-              {"change": "recompute.granularity=full", "peak_bytes": 600, "host_bytes": 0, "nvme_bytes": 0, "cost": 1.31}]
-    bubble = {"schedule": "1f1b", "microbatches": 4, "bubble_fraction": 0.2}
-    return {"parameters": 1000, "ranks": 4, "programs": [program, second], "pipeline": bubble, "memory_limit": 800, "host_memory_limit": None,
-            "fits": fits, "suggestions": [] if fits else offers} | changes
-
-
-def plan_that_does_not_fit():
-    path = HERE / "refused.json"
-    path.write_text(json.dumps(plan(False)))
-    code, _, err = call(report, path, "--output", HERE / "refused.html", "--csv", HERE / "refused")
-    assert code == 0, err
-    page = (HERE / "refused.html").read_text()
-    assert ids(page) == ["plan_device", "plan_states", "alternatives_peak", "alternatives"], ids(page)
-    for words in ("It does not fit: it needs 200 B more than 800 B on the device tier", "stage 0: 1000 B, of which", "at the op ‘B3 matmul’",
-                  "The limit is 800 B: 200 B too little", "2 changes of the input would fit. The cheapest is sharding.zero_stage=1: 700 B"):
-        assert words in page, words
-    with open(HERE / "refused/alternatives.csv", newline="") as file:
-        assert list(csv.reader(file))[2] == ["2", "recompute.granularity=full", "600", "0", "0", "1.31"]
-
-
-def plans_that_fit_or_are_none():
-    for name, content, words in (("fits", plan(True, memory_limit=2000), "leaves 1000 B free"),
-                                 ("open", plan(True, memory_limit=None), "No limit was given"),
-                                 ("hopeless", plan(False, suggestions=[]), "Nothing that was tried fits")):
-        path = HERE / f"{name}.json"
-        path.write_text(json.dumps(content))
-        code, _, err = call(report, path, "--output", HERE / f"{name}.html")
-        assert code == 0 and words in (HERE / f"{name}.html").read_text(), f"{name}: exit {code}, {err}"
-    (HERE / "other.json").write_text('{"programs": []}')
-    (HERE / "broken.json").write_text("{")
-    for name, words in (("other", "it is without fits, suggestions"), ("broken", "is no plan")):
-        code, _, err = call(report, HERE / f"{name}.json", "--output", HERE / "never.html")
-        assert code == 5 and words in err, f"{name}: exit {code}, {err}"
-
-
 def the_directory_of_a_job():
     """Its run is in output/; where it has left no record there is its plan."""
     made = folder("job")
@@ -289,41 +203,6 @@ def a_run_that_was_killed():
     os.close(held)
 
 
-def a_python_without_packages():
-    """It is said where they are, and --help helps."""
-    for name in ("report.py", "compare.py", "trace.py"):
-        done = subprocess.run([sys.executable, "-S", hand_made.POSTPROC / name, "--help"], capture_output=True, text=True, check=False)
-        assert done.returncode == 2 and f"{name} " in done.stdout and "/usr/bin/python3 then has" in done.stderr, (name, done)
-
-
-def two_runs_compared():
-    a, b = folder("a"), folder("b")
-    hand_made.write(a / "run.h5")
-    other = hand_made.tables()
-    other["steps/loss"] = numpy.array([5.5, 5.25, 4.5])
-    hand_made.write(b / "run.h5", other, config=hand_made.INPUT.replace("tp: 2", "tp: 1"))
-    code, out, err = call(compare, a, b, "--html", HERE / "ab.html", "--csv", HERE / "ab")
-    assert code == 0 and not err, err
-    for words in ("losses: equal bit for bit up to step 1, different from step 2 on: 5 and 5.25; at most 0.05 relative, at step 2",
-                  "gradient norms: equal bit for bit in all 3 common steps (steps 1 to 3)", "data: the same tokens", "grid.tp  2  1",
-                  "Machine and program, where they differ: nowhere"):
-        assert words in out, f"‘{words}’ is not in:\n{out}"
-    with open(HERE / "ab/losses.csv", newline="") as file:
-        assert list(csv.reader(file))[2] == ["2", "5.0", "5.25", "0.05"]
-    (HERE / "of-a-sweep").mkdir()
-    (HERE / "of-a-sweep/sweep.json").write_text("{}")
-    code, out, err = call(compare, a, HERE / "of-a-sweep")
-    assert code == 2 and "it is a sweep's, whose points are" in err, err
-    assert {"losses", "times_picture", "inputs", "speeds", "memories", "movements"} <= set(ids((HERE / "ab.html").read_text()))
-    assert (HERE / "ab/times.csv").exists()
-    code, out, err = call(compare, a, HERE / "absent")
-    assert code == 2 and "no such file" in err, err
-    short = folder("short")
-    hand_made.write(short / "run.h5", hand_made.tables(steps=0, evaluations=0))
-    code, out, err = call(compare, a, short, "--html", HERE / "short.html")
-    assert code == 0 and "no step in common" in out, f"exit {code}: {out}{err}"
-
-
 def words_are_never_markup():
     """Names of an input or a machine are text on the page, never markup."""
     made = folder("markup")
@@ -335,9 +214,8 @@ def words_are_never_markup():
 
 
 CHECKS = (whole_run, axes_have_units, one_step_of_one_rank, no_step, losses_that_are_not_numbers, many_ranks_and_steps,
-          a_broken_trace_costs_its_figures, two_runs_on_one_page, a_run_that_went_on, what_is_no_record, plan_that_does_not_fit,
-          plans_that_fit_or_are_none, the_directory_of_a_job, a_figure_without_a_caption, a_run_that_was_killed, a_python_without_packages,
-          two_runs_compared, words_are_never_markup)
+          a_broken_trace_costs_its_figures, two_runs_on_one_page, a_run_that_went_on, what_is_no_record, the_directory_of_a_job,
+          a_figure_without_a_caption, a_run_that_was_killed, words_are_never_markup)
 
 if __name__ == "__main__":
     sys.exit(hand_made.run_checks(CHECKS))
