@@ -1,4 +1,5 @@
 """Machine and sweep files: what is wrong is told at once, and what is right means what the README says."""
+import concurrent.futures
 import contextlib
 import errno
 import fcntl
@@ -13,6 +14,8 @@ import points
 import runs
 import slurm
 import sweeps
+
+from trainer import wait_for
 
 from scripts import INPUT, JOBSCRIPTS, expect, sweep, write
 
@@ -155,6 +158,23 @@ def locks(trainer):
     return complaints
 
 
+def a_lock_that_goes_away(trainer):
+    """A sweep.py that waits for another, which then leaves nothing, works in a directory that is there."""
+    directory = trainer.folder / "runs/s-sweep"
+    first = sweeps.locked(directory)
+    with contextlib.redirect_stdout(io.StringIO()) as said, concurrent.futures.ThreadPoolExecutor() as pool:
+        first.__enter__()
+        second = sweeps.locked(directory)
+        waits = pool.submit(second.__enter__)
+        wait_for(lambda: "waits for another" in said.getvalue(), 60)
+        sweeps.leave_nothing(directory)
+        first.__exit__(None, None, None)
+        waits.result(60)
+        held = runs.is_locked(directory / "sweep.lock")
+        second.__exit__(None, None, None)
+    return [] if held else ["it works without a lock"]
+
+
 def words_for_sbatch(trainer):
     """Paths with spaces, quotes and percent signs in a script's head; indices of an array."""
     cluster = machine.load(str(write(trainer.folder / "m.yaml", "{scheduler: slurm, cores: 2, memory: 1GiB, account: a b, options: [--exclusive]}")))
@@ -202,5 +222,5 @@ def shipped_sweeps(trainer):
     return complaints + ([] if not (trainer.folder / "runs").exists() else ["a dry run has written something"])
 
 
-CHECKS = [(check.__name__, check) for check in (machines, layouts, bad_sweeps, expansion, scaling, locks, words_for_sbatch, jobs_of_an_array,
-                                                  origins, shipped_sweeps)]
+CHECKS = [(check.__name__, check) for check in (machines, layouts, bad_sweeps, expansion, scaling, locks, a_lock_that_goes_away,
+                                                  words_for_sbatch, jobs_of_an_array, origins, shipped_sweeps)]

@@ -72,6 +72,9 @@ def added_and_changed(trainer, directory):
         complaints += expect(f"another {key}", sweep(trainer, "s.yaml"), 2, *said)
     write(trainer.folder / "s.yaml", SWEEP | {"vary": axes, "machine": "laptop"})
     complaints += expect("the machine that it has", sweep(trainer, "s.yaml"), 0, "9 done")
+    write(trainer.folder / "laptop.yaml", "{scheduler: none, cores: 1}")
+    words = ["s.yaml", "--machine", trainer.folder / "laptop.yaml"]
+    complaints += expect("another file of that name", sweep(trainer, *words), 0, "is not what it was", "own machine.yaml")
     complaints += expect("another trainer", sweep(trainer, directory, "--binary", trainer.binary), 2, "--binary cannot be changed")
     return complaints + expect("another machine", sweep(trainer, directory, "--machine", "cpu-cluster"), 2, "--machine cannot be changed")
 
