@@ -233,8 +233,9 @@ def labels_at_marks():
     look.legend_beside(plot)
     places = [(17.0, 200.0), (17.1, 170.0), (17.8, 130.0), (19.0, 145.0), (20.5, 140.0), (22.0, 160.0), (22.0, 160.0), (23.8, 120.0), (29.5, 690.0)]
     plot.plot(*zip(*places), "o")
-    look.label_marks(plot, places, ["dp, 0", "dp, 1", "pp, 1", "dp, 1", "dp, 1", "pp, 1", "dp, 0", "dp, 0", "tp, 0"])
-    equal([text.get_text() for text in plot.texts], ["dp, 0", "dp, 1", "pp, 1", "dp, 1", "dp, 1", "pp, 1 | dp, 0", "dp, 0", "tp, 0"])
+    words = ["dp, 256KiB", "dp, 1MiB", "pp, 256KiB", "dp, 4MiB", "dp, 16MiB", "pp, 1", "dp, 0", "dp, 25MiB", "tp, 1MiB"]
+    look.label_marks(plot, places, words)
+    equal([text.get_text() for text in plot.texts], [*words[:5], "pp, 1 | dp, 0", *words[7:]])
     canvas.draw_without_rendering()
     boxes = [text.get_window_extent() for text in plot.texts]
     marks = plot.transData.transform(places)
