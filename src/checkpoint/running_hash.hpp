@@ -1,25 +1,29 @@
-// The XXH3-64 of bytes that come a part at a time.
+// The XXH3-64 of bytes that come a part at a time, also from one process after another.
 #pragma once
-#include <xxhash.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
+
+struct XXH3_state_s;
 
 namespace quadrille {
 
 class RunningHash {
   public:
-    RunningHash() : state_(XXH3_createState()) { XXH3_64bits_reset(state_.get()); }
-    void add(std::span<const std::byte> part) { XXH3_64bits_update(state_.get(), part.data(), part.size()); }
-    std::uint64_t value() const { return XXH3_64bits_digest(state_.get()); }
+    RunningHash();
+    // Goes on from what another process of this program has handed on.
+    explicit RunningHash(std::span<const std::byte> handed);
+    void add(std::span<const std::byte> part);
+    std::uint64_t value() const;
+
+    std::vector<std::byte> hand_on() const;
+    static std::int64_t handed_bytes();
 
   private:
-    struct Free {
-        void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-    };
-    std::unique_ptr<XXH3_state_t, Free> state_;
+    struct Free { void operator()(XXH3_state_s* state) const; };
+    std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
 }  // namespace quadrille

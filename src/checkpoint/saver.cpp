@@ -2,6 +2,8 @@
 
 #include "base/error.hpp"
 #include "checkpoint/checksums.hpp"
+#include "checkpoint/in_order.hpp"
+#include "checkpoint/removal.hpp"
 #include "checkpoint/steps.hpp"
 #include "checkpoint/stored_file.hpp"
 #include "checkpoint/transfer.hpp"
@@ -10,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -24,17 +27,43 @@ std::vector<StoredTensor> stored_of(const std::vector<StateTensor>& tensors) {
     return stored;
 }
 
+// Of a run of this rank what does not go straight to the disk.
+Pieces ends(const StoredTensor& tensor, const Pieces& run) {
+    if (run.empty()) return {};
+    const Extent all{run.front().element, total(run)}, whole = whole_blocks(tensor, all);
+    if (whole.count == 0) return run;
+    Pieces pieces = portion(run, 0, whole.offset - all.offset);
+    const std::int64_t behind = whole.offset - all.offset + whole.count;
+    for (const Piece& p : portion(run, behind, all.count - behind)) pieces.push_back(p);
+    return pieces;
+}
+
+constexpr std::int64_t unknown_sum = std::numeric_limits<std::int64_t>::min();
+
+// Where a save takes the values from, what they pass through where they do not lie ready, and how many a rank moves at once.
+struct Source {
+    bool is_snapshot = false;
+    const Passage& passage;
+    std::int64_t most = 0;
+};
+
 }  // namespace
 
 struct Saver::State {
     State(const Collectives& r, SaveSettings s, const Program& p, const Coordinate& at, Arena& a, std::span<std::byte> memory);
 
     Pieces share(std::size_t t) const { return share_of(held.of(tensors[t].parameter, tensors[t].what)); }
+    std::int64_t most_values() const { return settings.most_bytes / static_cast<std::int64_t>(sizeof(float)); }
     std::int64_t values() const { return places.empty() ? 0 : places.back() + counts.back(); }  // of this rank
-    Saved write(const Collectives& by, const TrainingPoint& point, const Passage* passage);
+    Saved write(const Collectives& by, const TrainingPoint& point, const Source& from);
     fs::path make(const Collectives& by, const TrainingPoint& point, std::optional<PartialFolder>& folder);
     void share_places(const Collectives& by);
-    void fill(const Collectives& by, const fs::path& file, const Passage* passage);
+    void fill(const Collectives& by, const fs::path& file, const Source& from);
+    std::vector<char> fill_in_order(const Collectives& by, const fs::path& file, const Source& from, std::vector<std::int64_t>& checksums);
+    void fill_rest(const Collectives& by, CollectiveFile& open, const fs::path& file, const Source& from, const std::vector<char>& in_order,
+                   std::vector<std::int64_t>& checksums);
+    [[noreturn]] void fail_to_read_back(const fs::path& file, std::size_t t) const;
+    Pieces pieces(std::size_t t, const Source& from) const;
     void take_snapshot();
     void serve(TrainingPoint point, double begin);
     void join();
@@ -56,6 +85,7 @@ struct Saver::State {
     std::atomic<bool> idle = true;
     std::exception_ptr failure;         // the thread's, read when it is idle
     Saved written;
+    Removal removal;  // rank 0's, of older steps
 };
 
 Saver::State::State(const Collectives& r, SaveSettings s, const Program& p, const Coordinate& c, Arena& a, std::span<std::byte> memory)
@@ -101,41 +131,89 @@ void Saver::State::share_places(const Collectives& by) {
     }
 }
 
-// All ranks write their shares and read what all have written, while it is on its way to the disk. Through `passage`, or from the snapshot.
-void Saver::State::fill(const Collectives& by, const fs::path& file, const Passage* passage) {
+// All ranks write their shares, straight to the disk where they can, and read back what has gone another way while it is on its way there.
+void Saver::State::fill(const Collectives& by, const fs::path& file, const Source& from) {
     share_places(by);
-    const std::int64_t most = settings.most_bytes / static_cast<std::int64_t>(sizeof(float));
-    const Rounds rounds = rounds_of(by, tensors, counts, passage ? std::min(most, passage->capacity()) : most);
-    const auto values_of = [&](std::size_t t, std::int64_t begin, const Pieces& part, std::int64_t before) {
-        return passage ? gathered(part, arena, *passage, before) : snapshot.data() + places[t] + begin;
-    };
     CollectiveFile open(by, file, PlainFile::Open::write, settings.hints);
-    std::vector<std::uint64_t> written;
-    together(by, [&] {
-        written = write_tensors(by, open, tensors, rounds, [&](std::size_t t) { return share(t); }, values_of);
-    });
-    together(by, [&] { open.close(); });  // where no rank has failed: it is collective
-    by.sum(std::span(written));
-    const std::vector<Sums> read = sums_of(by, file, stored_of(tensors), settings.threads);
-    for (std::size_t t = 0; t < tensors.size(); ++t) {
-        if (read[t].fingerprint != written[t])
-            throw SharedError(Exit::io_failed,
-                              fmt::format("{}: {} reads back as something else than was written", file.string(), tensors[t].stored.path));
-        tensors[t].stored.checksum = read[t].checksum;
-    }
+    std::vector<std::int64_t> checksums(tensors.size(), unknown_sum);
+    const std::vector<char> in_order = fill_in_order(by, file, from, checksums);
+    fill_rest(by, open, file, from, in_order, checksums);
+    by.max(std::span(checksums));
+    for (std::size_t t = 0; t < tensors.size(); ++t) tensors[t].stored.checksum = static_cast<std::uint64_t>(checksums[t]);
     together(by, [&] { open.sync([&] { by.beat(); }); });
 }
 
-Saved Saver::State::write(const Collectives& by, const TrainingPoint& point, const Passage* passage) {
+// Large runs, each by its rank alone. Hints are about MPI-IO, so where there are any it gets all. Returns which tensors it has begun.
+std::vector<char> Saver::State::fill_in_order(const Collectives& by, const fs::path& file, const Source& from, std::vector<std::int64_t>& checksums) {
+    std::unique_ptr<DirectFile> direct;
+    if (settings.hints.empty()) together(by, [&] { direct = DirectFile::open(file); });
+    if (!by.all(direct != nullptr)) return std::vector<char>(tensors.size());
+    std::vector<Extents> runs;
+    for (std::size_t t = 0; t < tensors.size(); ++t) runs.push_back(elements_of(share(t)));
+    const Turns turns = turns_of(by, tensors, runs, settings.least_direct);
+    together(by, [&] {
+        write_in_order(by, *direct, tensors, turns.mine, [&](std::size_t t) { return pieces(t, from); }, arena, from.passage, from.most, checksums);
+    });
+    return turns.in_order;
+}
+
+// What is left, through MPI-IO, and its way back: of tensors written in order the ends of this rank's run, else all, each by one rank.
+void Saver::State::fill_rest(const Collectives& by, CollectiveFile& open, const fs::path& file, const Source& from, const std::vector<char>& in_order,
+                             std::vector<std::int64_t>& checksums) {
+    const auto rest = [&](std::size_t t) { return in_order[t] ? ends(tensors[t].stored, pieces(t, from)) : pieces(t, from); };
+    std::vector<std::int64_t> rest_counts;
+    for (std::size_t t = 0; t < tensors.size(); ++t) rest_counts.push_back(in_order[t] ? total(rest(t)) : counts[t]);
+    const auto values_of = [&](const Pieces& part, std::int64_t before) { return gathered(part, arena, from.passage, before); };
+    std::vector<std::uint64_t> written;
+    together(by, [&] { written = write_tensors(by, open, tensors, rounds_of(by, tensors, rest_counts, from.most), rest, values_of); });
+    together(by, [&] { open.close(); });  // where no rank has failed: it is collective
+    together(by, [&] {
+        const PlainFile plain(file, PlainFile::Open::read);
+        for (std::size_t t = 0; t < tensors.size(); ++t) {
+            if (!in_order[t]) continue;
+            if (fingerprint_in(plain, tensors[t].stored, elements_of(rest(t))) != std::exchange(written[t], 0)) fail_to_read_back(file, t);
+        }
+    });
+    by.sum(std::span(written));
+    std::vector<StoredTensor> others;
+    for (std::size_t t = 0; t < tensors.size(); ++t)
+        if (!in_order[t]) others.push_back(tensors[t].stored);
+    const std::vector<Sums> read = sums_of(by, file, others, settings.threads);
+    for (std::size_t t = 0, o = 0; t < tensors.size(); ++t) {
+        if (in_order[t]) continue;
+        if (read[o].fingerprint != written[t]) fail_to_read_back(file, t);
+        checksums[t] = static_cast<std::int64_t>(read[o++].checksum);
+    }
+}
+
+void Saver::State::fail_to_read_back(const fs::path& file, std::size_t t) const {
+    throw SharedError(Exit::io_failed,
+                      fmt::format("{}: {} reads back as something else than was written", file.string(), tensors[t].stored.path));
+}
+
+// This rank's share of a tensor: where it is kept, or its copy in the snapshot.
+Pieces Saver::State::pieces(std::size_t t, const Source& from) const {
+    Pieces pieces = share(t);
+    if (!from.is_snapshot) return pieces;
+    auto* next = reinterpret_cast<std::byte*>(snapshot.data() + places[t]);
+    for (Piece& p : pieces) {
+        p.data = next;
+        p.dtype = DType::f32;
+        next += p.count * bytes_of(p.dtype);
+    }
+    return pieces;
+}
+
+Saved Saver::State::write(const Collectives& by, const TrainingPoint& point, const Source& from) {
     std::optional<PartialFolder> folder;  // rank 0's
     const fs::path file = make(by, point, folder);
-    fill(by, file, passage);
-    Saved saved{settings.directory / step_name(point.step), point.step, 0, 0};
+    fill(by, file, from);
+    Saved saved{settings.directory / step_name(point.step), point.step, 0, 0, removal.wait()};
     for (const StateTensor& t : tensors) saved.bytes += t.stored.bytes;
     on_first_rank(by, [&] {
         seal_file(file, stored_of(tensors));
         folder->keep();
-        saved.notes = remove_old(settings.directory, point.step, settings.keep);
+        removal.begin(retire_old(settings.directory, point.step, settings.keep, saved.notes));
         return std::string();
     });
     return saved;
@@ -149,7 +227,8 @@ void Saver::State::take_snapshot() {
 // The thread: a save from the snapshot.
 void Saver::State::serve(TrainingPoint point, double begin) {
     try {
-        written = write(*behind, point, nullptr);
+        const Passage none({});
+        written = write(*behind, point, Source{true, none, most_values()});
         written.seconds = now() - begin;
     } catch (const SharedError&) {
         failure = std::current_exception();
@@ -183,7 +262,7 @@ bool Saver::save(const TrainingPoint& point) {
     s.join();
     if (!s.settings.asynchronous) {
         const Passage passage(free_between_steps(s.program, s.arena));
-        s.finished.push_back(s.write(s.ranks, point, &passage));
+        s.finished.push_back(s.write(s.ranks, point, Source{false, passage, std::min(s.most_values(), passage.capacity())}));
         s.finished.back().seconds = now() - begin;
         return true;
     }
@@ -202,6 +281,7 @@ void Saver::finish() {
             if (const std::int64_t now = s.beats; std::exchange(seen, now) != now) s.ranks.beat();
         }
     }
+    for (std::string& note : s.removal.wait()) s.notes.push_back(std::move(note));
     s.ranks.barrier();
     s.join();
 }
@@ -213,6 +293,6 @@ std::vector<Saved> Saver::saved() {
 
 std::int64_t Saver::bytes() const { return bytes_of(state_->tensors); }
 
-const std::vector<std::string>& Saver::notes() const { return state_->notes; }
+std::vector<std::string> Saver::notes() { return std::exchange(state_->notes, {}); }
 
 }  // namespace quadrille

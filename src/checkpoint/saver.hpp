@@ -1,8 +1,9 @@
 // Writes a run's checkpoints, so that at every instant each one that has its name is whole, and the newest stay.
 //
-// A save: rank 0 makes the file under a temporary name, with all its structures and all the space it takes; all ranks write what they hold into it,
-// in collective calls of at most `most_bytes` each, copies of a piece sharing the work; the ranks read it back, a checksum per dataset; rank 0 adds
-// the checksums; all is synced and the folder gets its name. Only then older ones go. What fails leaves nothing behind, and what was there as it was.
+// A save: rank 0 makes the file under a temporary name, with all its structures and all the space it takes; large runs go straight to the disk from
+// each rank, hashed on the way (in_order.hpp), all else in collective calls of at most `most_bytes` each, and is read back for its checksums; copies
+// of a piece share the work; rank 0 adds the checksums; all is synced and the folder gets its name. Only then older ones go, behind what follows.
+// What fails leaves nothing behind, and what was there as it was.
 //
 // With `asynchronous` the state is copied to `snapshot` first and a thread of each rank does the rest behind training, on a communicator of its
 // own. HDF5 is used by one thread at a time (record/hdf5.hpp).
@@ -16,10 +17,11 @@ namespace quadrille {
 
 struct SaveSettings {
     std::filesystem::path directory;                   // checkpoint.directory; made when first needed
-    std::map<std::string, std::string> hints = {};     // checkpoint.hints, for MPI-IO; unknown ones do no harm
+    std::map<std::string, std::string> hints = {};     // checkpoint.hints, for MPI-IO, which then gets all; unknown ones do no harm
     std::int64_t keep = 2;                             // checkpoint.keep: so many of the steps up to the saved one stay; 0: all
     bool asynchronous = false;                         // checkpoint.asynchronous
     std::int64_t most_bytes = std::int64_t{64} << 20;  // that a rank writes in one call, where the memory is there
+    std::int64_t least_direct = std::int64_t{1} << 20;  // bytes of a tensor that may go straight to the disk
     int threads = 1;                                   // that read back what was written
     // What a thread that saves behind training does when it has failed alone, and the others would wait for it for ever: must end the job.
     std::function<void(const std::exception&)> fail_alone = {};
@@ -46,15 +48,15 @@ class Saver {
     // copied. False where an earlier save is still under way on any rank: then nothing is done. Throws SharedError{io_failed} with file and reason,
     // also that of an earlier save behind training.
     bool save(const TrainingPoint&);
-    // Waits until nothing is under way any more. Throws as save.
+    // Waits until nothing is under way any more, and older ones are gone. Throws as save.
     void finish();
     // What has been saved since this was last asked, in order; alike on all ranks. Looks, and waits for nothing but the other ranks. Throws as save.
     std::vector<Saved> saved();
 
     // What a checkpoint of this run takes, of all ranks together.
     std::int64_t bytes() const;
-    // Sentences for rank 0 to print: leftovers that were removed, or had to stay.
-    const std::vector<std::string>& notes() const;
+    // Sentences for rank 0 to print, since they were last asked for: leftovers that were removed, or had to stay.
+    std::vector<std::string> notes();
 
   private:
     struct State;

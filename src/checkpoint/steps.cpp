@@ -76,12 +76,6 @@ fs::path set_aside(const fs::path& folder, std::string_view mark = partial_mark)
     return aside;
 }
 
-void remove_step(const fs::path& folder) {
-    std::error_code reason;
-    fs::remove_all(set_aside(folder), reason);
-    if (reason) fail(folder, "remove", reason);
-}
-
 // What a temporary folder's name tells.
 struct Temporary {
     std::string of;       // the name it was made for
@@ -223,17 +217,17 @@ void PartialFolder::replace() {
     fs::remove_all(former, ignored);
 }
 
-std::vector<std::string> remove_old(const fs::path& directory, std::int64_t step, std::int64_t keep) {
-    std::vector<std::string> failed;
-    if (keep == 0) return failed;
+std::vector<fs::path> retire_old(const fs::path& directory, std::int64_t step, std::int64_t keep, std::vector<std::string>& failed) {
+    std::vector<fs::path> retired;
+    if (keep == 0) return retired;
     std::int64_t seen = 0;
     try {
         for (const fs::path& folder : steps_in(directory))
-            if (step_of(folder) <= step && ++seen > keep) remove_step(folder);
+            if (step_of(folder) <= step && ++seen > keep) retired.push_back(set_aside(folder));
     } catch (const Error& e) {
         failed.emplace_back(e.what());
     }
-    return failed;
+    return retired;
 }
 
 std::vector<std::string> remove_leftovers(const fs::path& directory, const std::string& of) {

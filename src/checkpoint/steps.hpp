@@ -36,9 +36,10 @@ class PartialFolder {
     int lock_ = -1;
 };
 
-// Removes all steps up to `step` but the newest `keep` of them; newer ones, of a run that went further, stay. keep 0: removes nothing. Returns a
-// sentence where it could not go on: the new one is whole all the same.
-std::vector<std::string> remove_old(const std::filesystem::path& directory, std::int64_t step, std::int64_t keep);
+// Takes their names from all steps up to `step` but the newest `keep` of them; newer ones, of a run that went further, stay. keep 0: from none.
+// Returns the folders, which remain to be removed; `failed` gets a sentence where it could not go on: the new one is whole all the same.
+std::vector<std::filesystem::path> retire_old(const std::filesystem::path& directory, std::int64_t step, std::int64_t keep,
+                                              std::vector<std::string>& failed);
 
 // Removes the temporary folders of this name, or of any step's, that saves of dead processes have left: nobody has locked them, and their process was
 // one of this host and is gone, or nothing was written to them for an hour. A former one that had made room for a new one which never got its name

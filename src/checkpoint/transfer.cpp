@@ -16,7 +16,7 @@ constexpr auto value_bytes = static_cast<std::int64_t>(sizeof(float));
 // What a round has of one tensor.
 struct TensorPart {
     std::size_t tensor = 0;
-    std::int64_t begin = 0, count = 0;  // of this rank's values of it
+    std::int64_t count = 0;  // of this rank's values of it
     Pieces pieces;
 };
 
@@ -45,7 +45,7 @@ class Walk {
         std::vector<TensorPart> parts;
         while (most > 0 && (begin_ < total_ || open_next())) {
             const std::int64_t count = std::min(most, total_ - begin_);
-            if (count > 0) parts.push_back({pass_[at_ - 1], begin_, count, portion(pieces_, begin_, count)});
+            if (count > 0) parts.push_back({pass_[at_ - 1], count, portion(pieces_, begin_, count)});
             begin_ += count;
             most -= count;
         }
@@ -127,6 +127,17 @@ std::uint64_t fingerprint(std::int64_t first_element, const float* values, std::
     return sum;
 }
 
+std::uint64_t fingerprint_in(const PlainFile& file, const StoredTensor& tensor, const Extents& elements) {
+    std::uint64_t sum = 0;
+    std::vector<float> values;
+    for (const Extent& e : elements) {
+        values.resize(static_cast<std::size_t>(e.count));
+        file.read(tensor.offset + e.offset * value_bytes, std::as_writable_bytes(std::span(values)));
+        sum += fingerprint(e.offset, values.data(), e.count);
+    }
+    return sum;
+}
+
 Rounds rounds_of(const Collectives& ranks, const std::vector<StateTensor>& tensors, const std::vector<std::int64_t>& counts, std::int64_t most) {
     constexpr std::int64_t most_of_a_call = (std::int64_t{1} << 30) / value_bytes;
     Rounds rounds;
@@ -147,7 +158,7 @@ std::vector<std::uint64_t> write_tensors(const Collectives& ranks, CollectiveFil
         std::int64_t before = 0;
         for (const TensorPart& part : round.parts) {
             const Extents elements = elements_of(part.pieces);
-            const float* values = values_of(part.tensor, part.begin, part.pieces, before);
+            const float* values = values_of(part.pieces, before);
             sums[part.tensor] += fingerprint_of(elements, values);
             round.add(tensors[part.tensor].stored, elements, values);
             before += part.count;

@@ -11,6 +11,8 @@ namespace quadrille {
 // An order-free sum of values and their places, each value's bits by an odd number of its element: what all ranks have written together can be
 // compared with what is read back, whoever wrote what. A value that is lost, twice there or elsewhere changes it.
 std::uint64_t fingerprint(std::int64_t first_element, const float* values, std::int64_t count);
+// The same of these elements of a tensor, few, as the file has them. Throws as PlainFile::read.
+std::uint64_t fingerprint_in(const PlainFile&, const StoredTensor&, const Extents& elements);
 
 // The rounds, by pass: in one, each dataset stands once, so that a round's places in the file ascend; one that stands twice among the tensors is
 // moved again in the next.
@@ -22,10 +24,8 @@ struct Rounds {
 // For so many values of each tensor on this rank, of which a round may take `most` here, and 1 GiB. Collective.
 Rounds rounds_of(const Collectives&, const std::vector<StateTensor>&, const std::vector<std::int64_t>& counts, std::int64_t most);
 
-// This rank's pieces of a tensor, ascending; each is asked for once.
-using PiecesOf = std::function<Pieces(std::size_t tensor)>;
-// Where values begin .. of a tensor's share lie, which are those of `part`; a round has had `before` of other tensors so far.
-using ValuesOf = std::function<const float*(std::size_t tensor, std::int64_t begin, const Pieces& part, std::int64_t before)>;
+// Where the values of a part of a tensor lie, one after the other; a round has had `before` others so far.
+using ValuesOf = std::function<const float*(const Pieces& part, std::int64_t before)>;
 
 // Writes this rank's pieces of every tensor into a file that has their places. Returns their fingerprints, summed over this rank's values. What is
 // written begins its way to the disk at once. Collective; throws where this rank has failed, after all its calls.

@@ -36,16 +36,6 @@ void put(const float* from, const Piece& piece, std::byte* data) {
     }
 }
 
-// Where the pieces' values stand one after the other in fp32 already, as rows do that a rank has of each; else nullptr.
-const float* values_in_place(const Pieces& pieces) {
-    const std::byte* next = pieces.empty() ? nullptr : pieces.front().data;
-    for (const Piece& p : pieces) {
-        if (!p.data || p.dtype != DType::f32 || p.data != next) return nullptr;
-        next += p.count * bytes_of(p.dtype);
-    }
-    return pieces.empty() ? nullptr : reinterpret_cast<const float*>(pieces.front().data);
-}
-
 // The blocks of the nvme tier's file that hold a piece, read into a passage's window. What is changed in them goes back whole.
 class Window {
   public:
@@ -102,6 +92,15 @@ Passage::Passage(std::span<std::byte> memory) {
     capacity_ = (std::ssize(memory) - 2 * nvme_alignment) / (2 * wide);  // a window begins and ends inside blocks
     values_ = reinterpret_cast<float*>(memory.data());
     window_ = memory.data() + capacity_ * wide;
+}
+
+const float* values_in_place(const Pieces& pieces) {
+    const std::byte* next = pieces.empty() ? nullptr : pieces.front().data;
+    for (const Piece& p : pieces) {
+        if (!p.data || p.dtype != DType::f32 || p.data != next) return nullptr;
+        next += p.count * bytes_of(p.dtype);
+    }
+    return pieces.empty() ? nullptr : reinterpret_cast<const float*>(pieces.front().data);
 }
 
 const float* gathered(const Pieces& pieces, Arena& arena, const Passage& passage, std::int64_t before) {

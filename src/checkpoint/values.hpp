@@ -3,12 +3,14 @@
 #include "ir/extents.hpp"
 #include "runtime/state.hpp"
 
+#include <functional>
 #include <span>
 #include <vector>
 
 namespace quadrille {
 
 using Pieces = std::vector<Piece>;
+using PiecesOf = std::function<Pieces(std::size_t tensor)>;  // a rank's of a tensor, ascending; each is asked for once
 
 std::int64_t total(const Pieces&);
 
@@ -37,6 +39,8 @@ class Passage {
     std::byte* window_ = nullptr;
 };
 
+// Where the pieces' values stand one after the other in fp32 already, as rows do that a rank has of each; else nullptr.
+const float* values_in_place(const Pieces&);
 // The pieces' values one after the other: where they lie so already, or in the passage, behind its first `before`; with these at most its capacity.
 // Throws Error{io_failed} of the nvme tier.
 const float* gathered(const Pieces&, Arena&, const Passage&, std::int64_t before = 0);

@@ -20,7 +20,7 @@ std::unique_ptr<BlockEngine> make_engine(const NvmeOptions& options, const Scrat
 
 FileShape shape(const ScratchFile& file, std::int64_t block_bytes) {
     const bool direct = file.access() == Access::direct;
-    return {file.name(), file.bytes(), block_bytes, file.memory_alignment(), direct ? file_alignment : 1};
+    return {"offload.nvme_path: " + file.name(), file.bytes(), block_bytes, file.memory_alignment(), direct ? file_alignment : 1};
 }
 
 // What transfers pass through: the file's own memory, else what the options give.

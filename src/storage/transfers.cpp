@@ -126,7 +126,7 @@ void Transfers::finish(Slot& slot, std::int64_t moved) {
 
 void Transfers::fail(const Slot& slot, const std::string& problem) {
     if (!failure_.empty()) return;  // the first is the one to tell
-    failure_ = fmt::format("offload.nvme_path: {}: {} {} bytes at byte {} of {} failed: {}", file_.name, verb(slot.block.direction), slot.block.bytes,
+    failure_ = fmt::format("{}: {} {} bytes at byte {} of {} failed: {}", file_.name, verb(slot.block.direction), slot.block.bytes,
                            slot.block.offset, file_.bytes, problem);
 }
 
@@ -179,7 +179,7 @@ void Transfers::collect(bool wait) {
         engine_.collect(wait, ends_);
     } catch (const Error& e) {
         if (failure_.empty())
-            failure_ = fmt::format("offload.nvme_path: {}: blocks lost in flight: {}, of up to {} bytes each: {}", file_.name, in_flight_,
+            failure_ = fmt::format("{}: blocks lost in flight: {}, of up to {} bytes each: {}", file_.name, in_flight_,
                                    file_.block_bytes, e.what());
         throw Error(Exit::io_failed, failure_);
     }

@@ -24,7 +24,7 @@ using MovedBytes = std::shared_ptr<std::int64_t>;
 
 // What the transfers may assume of their file.
 struct FileShape {
-    std::string name = {};              // for messages
+    std::string name = {};              // for messages: of the file, and of the key that asks for it
     std::int64_t bytes = 0;
     std::int64_t block_bytes = 0;       // a multiple of length_alignment
     std::int64_t memory_alignment = 1;  // of a block's memory

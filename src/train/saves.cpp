@@ -64,6 +64,7 @@ void Saves::look() {
 
 void Saves::finish() {
     saver_.finish();
+    for (const std::string& note : saver_.notes()) console_.warning("checkpoint: an older one stays: " + note);
     tell_saved();
 }
 

@@ -1,4 +1,8 @@
-"""A checkpoint's bytes, saved by a run, against fio, which only writes as many: the same file system, in turn, both until all is on the disk."""
+"""A checkpoint's bytes, saved by a run, against fio, which only writes as many: the same file system, in turn, both until all is on the disk.
+
+Both make a new file of the same size; neither's time has the removal of an older one in it, which a run does behind its next step. Every other
+repetition begins with fio, so that what one leaves of the machine's memory and disk meets the other as often.
+"""
 import json
 import pathlib
 import shutil
@@ -25,7 +29,7 @@ def fio_seconds(folder, size, options):
 
 def our_seconds(bench, folder, ranks):
     """The bytes of a checkpoint of the training state, and the seconds of its slowest rank: of the last of some saves, each of which replaces the one
-    before the last, as in a run that goes on. The first meet memory that a virtual machine may have yet to get, which fio's file then has."""
+    before the last, as in a run that goes on."""
     source = shapes.gpt2(bench.options, "fp32", {"micro_batch_size": 1, "global_batch_size": 2})
     source["model"] = source["model"] | {"seq_length": 64}
     saves = [f"train.steps={SAVES}", "checkpoint.interval=1", "checkpoint.keep=1", f"checkpoint.directory={folder}", "checkpoint.resume=none"]
@@ -46,14 +50,22 @@ def measure(bench):
 
 def measure_in(bench, folder, ranks):
     what = f"save of {shapes.name(bench.options)} by {ranks} {'ranks' if ranks > 1 else 'rank'}"
-    rates, theirs = [], {way: [] for way in WAYS}
-    for _ in bench.repetitions():
+    rates, theirs, size = [], {way: [] for way in WAYS}, None
+
+    def ours():
+        nonlocal size
         size, seconds = our_seconds(bench, folder, ranks)
         rates.append(size / seconds * 1e-9)
+
+    def fio():
         for way, options in WAYS.items():
             taken = fio_seconds(folder, size, options) if shutil.which("fio") else None
             if taken:
                 theirs[way].append(size / taken * 1e-9)
+
+    for number in bench.repetitions():
+        for side in ((ours, fio) if number % 2 == 0 else (fio, ours)):
+            side()
     bench.row(what, rates, "GB/s", note=f"{size / 1e9:.3g} GB, synced")
     measured = {way: values for way, values in theirs.items() if len(values) == len(rates)}
     if not measured:

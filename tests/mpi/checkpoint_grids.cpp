@@ -78,8 +78,8 @@ std::int64_t wrong_after_load(const Config& to, const std::filesystem::path& dir
     return state.wrong(fresh);
 }
 
-// `from` saves a state to the directory, as step 7.
-void save(const Config& from, const std::filesystem::path& directory, const std::string& nvme, bool behind = false) {
+// `from` saves a state to the directory, as step 7; straight to the disk, or all of it through MPI-IO.
+void save(const Config& from, const std::filesystem::path& directory, const std::string& nvme, bool behind = false, bool straight = true) {
     const FirstRanks job(ranks_of(from));
     if (!job.has_this()) return;
     StateOnGrid state(from, job.get().rank(), nvme);
@@ -88,7 +88,8 @@ void save(const Config& from, const std::filesystem::path& directory, const std:
     SaveSettings settings;
     settings.directory = directory;
     settings.most_bytes = 2048;
-    settings.hints = {{"romio_ds_write", "disable"}, {"no such hint", "harmless"}};
+    settings.least_direct = 1;
+    if (!straight) settings.hints = {{"romio_ds_write", "disable"}, {"no such hint", "harmless"}};
     settings.asynchronous = behind;
     settings.fail_alone = [](const std::exception&) { MPI_Abort(MPI_COMM_WORLD, 1); };
     Saver saver(job.get(), settings, state.program(), state.at(), state.arena(), state.snapshot());
@@ -109,7 +110,7 @@ void many_pairs(const Config& model) {
         if (ranks_of(all[i].config) < world().size()) continue;  // smaller worlds save those
         if (QUADRILLE_SAMPLED && i % 2 == (model.model.activation == Activation::swiglu)) continue;
         const SharedDirectory directory;
-        save(all[i].config, directory.path(), nvme.path(), i % 2 == 1);  // half of them behind training
+        save(all[i].config, directory.path(), nvme.path(), i % 4 > 1, i % 3 != 0);  // half of them behind training, a third through MPI-IO
         world().barrier();
         for (std::size_t j = 0; j < all.size(); ++j) {
             if (j != (i + 1) % all.size() && j != (5 * i + 3) % all.size()) continue;

@@ -97,7 +97,8 @@ class TwoTensors {
     Rounds rounds() const { return rounds_of(world(), tensors_, {each, each}, 300); }  // seven
 
     void write(CollectiveFile& file, const std::function<void(std::int64_t)>& before_each = [](std::int64_t) {}) {
-        const auto values_of = [&](std::size_t, std::int64_t begin, const Pieces&, std::int64_t) {
+        const auto values_of = [&](const Pieces& part, std::int64_t) {
+            const std::int64_t begin = part.front().element - each * world().rank();
             before_each(begin);
             return values_.data() + begin;
         };

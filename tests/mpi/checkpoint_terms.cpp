@@ -76,6 +76,7 @@ void save(const Config& from, const std::filesystem::path& directory, const std:
     SaveSettings settings;
     settings.directory = directory;
     settings.most_bytes = 2048;
+    settings.least_direct = 1;
     settings.asynchronous = behind;
     settings.fail_alone = [](const std::exception&) { MPI_Abort(MPI_COMM_WORLD, 1); };
     Saver saver(job.get(), settings, state.program(), state.at(), state.arena(), state.snapshot());

@@ -165,7 +165,7 @@ TEST_CASE("an error names file, bytes and place, is told again by every call, an
     toy.engine.script = {2 * unit, -EIO, -ENOSPC};
     toy.engine.one_at_once = true;
     const std::string said = message([&] { toy.transfers.wait(first); });
-    CHECK(said == "offload.nvme_path: toy: writing 1024 bytes at byte 3072 of 32768 failed: Input/output error");
+    CHECK(said == "toy: writing 1024 bytes at byte 3072 of 32768 failed: Input/output error");
     CHECK(toy.engine.in_flight.empty());
     CHECK(message([&] { toy.transfers.poll(); }) == said);
     CHECK(message([&] { toy.transfers.done(first); }) == said);
@@ -178,7 +178,7 @@ TEST_CASE("what moves nothing ends with an error instead of going round for ever
     Toy end;
     end.engine.script = {unit, 0};
     CHECK(message([&] { end.transfers.wait(end.transfers.submit(Direction::read, 0, memory.data(), 2 * unit)); }) ==
-          "offload.nvme_path: toy: reading 512 bytes at byte 512 of 32768 failed: short read: the file ends there");
+          "toy: reading 512 bytes at byte 512 of 32768 failed: short read: the file ends there");
     Toy nothing;
     nothing.engine.script = {0};
     CHECK(says(message([&] { nothing.transfers.wait(nothing.transfers.submit(Direction::write, 0, memory.data(), unit)); }), "short write"));
@@ -194,7 +194,7 @@ TEST_CASE("an engine that gives no answers ends with an error, here and in the d
     const TransferTicket ticket = toy.transfers.submit(Direction::read, 0, memory.data(), 2 * unit);
     toy.engine.mute = true;
     const std::string said = message([&] { toy.transfers.wait(ticket); });
-    CHECK(said == "offload.nvme_path: toy: blocks lost in flight: 1, of up to 1024 bytes each: no answer");
+    CHECK(said == "toy: blocks lost in flight: 1, of up to 1024 bytes each: no answer");
     CHECK(message([&] { toy.transfers.poll(); }) == said);
 }
 
