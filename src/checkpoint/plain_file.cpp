@@ -21,7 +21,7 @@ bool failed_to_write(int reason) { return reason == EIO || reason == ENOSPC || r
 
 int flags_of(PlainFile::Open how) {
     switch (how) {
-        case PlainFile::Open::read: return O_RDONLY;
+        case PlainFile::Open::read: return O_RDONLY | O_NONBLOCK;  // a pipe would else be waited for
         case PlainFile::Open::write: return O_RDWR;
         case PlainFile::Open::make: break;
     }
@@ -35,6 +35,12 @@ PlainFile::PlainFile(std::filesystem::path path, Open how)
     if (descriptor_ < 0 && how != Open::make && (errno == ENOENT || errno == ENOTDIR))
         throw Damaged(Exit::io_failed, fmt::format("{}: is missing", path_.string()));
     if (descriptor_ < 0) fail(how == Open::make ? "make it" : "open", errno);
+    try {
+        size();  // of no file there is none
+    } catch (const Error&) {
+        ::close(descriptor_);
+        throw;
+    }
 }
 
 PlainFile::~PlainFile() {

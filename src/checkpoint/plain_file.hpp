@@ -17,6 +17,7 @@ struct Damaged : Error { using Error::Error; };
 class PlainFile {
   public:
     enum class Open { read, write, make };  // write: an existing file
+    // Throws Damaged where there is none of that name, or what is no file: a folder, a device, a pipe, which is not waited for.
     PlainFile(std::filesystem::path path, Open how);
     ~PlainFile();
     PlainFile(const PlainFile&) = delete;

@@ -65,6 +65,12 @@ fs::path temporary_name(const fs::path& step, int number, std::string_view mark 
     return fmt::format("{}{}{}-{}-{}", step.string(), mark, host_name(), ::getpid(), number);
 }
 
+// These directories, the innermost last, as far as nothing is in them.
+void remove_empty(const std::vector<fs::path>& directories) {
+    std::error_code in_use;
+    for (auto at = directories.rbegin(); at != directories.rend(); ++at) fs::remove(*at, in_use);
+}
+
 // Out of its name, so that no half of a checkpoint ever has one. Returns the new one.
 fs::path set_aside(const fs::path& folder, std::string_view mark = partial_mark) {
     std::error_code reason;
@@ -156,25 +162,33 @@ std::string no_checkpoint_in(const fs::path& path) {
                        there ? fmt::format("; {} holds some", beneath.string()) : "");
 }
 
-void make_directories(const fs::path& directory) {
+std::vector<fs::path> make_directories(const fs::path& directory) {
     std::error_code reason;
-    if (fs::is_directory(directory, reason)) return;
+    std::vector<fs::path> made;
+    if (fs::is_directory(directory, reason)) return made;
     const fs::path parent = fs::absolute(directory / "file").lexically_normal().parent_path().parent_path();
-    if (parent != directory) make_directories(parent);
-    if (!fs::create_directory(directory, reason) && !reason && !fs::is_directory(directory, reason))
-        reason = std::make_error_code(std::errc::not_a_directory);
-    if (reason) fail(directory, "make it", reason);
+    if (parent != directory) made = make_directories(parent);
+    if (fs::create_directory(directory, reason)) made.push_back(directory);
+    else if (!reason && !fs::is_directory(directory, reason)) reason = std::make_error_code(std::errc::not_a_directory);
+    if (reason) {
+        remove_empty(made);
+        fail(directory, "make it", reason);
+    }
     if (::access(parent.c_str(), R_OK) == 0) sync_folder(parent);  // one that may not be read is written to all the same
+    return made;
 }
 
 PartialFolder::PartialFolder(const fs::path& directory, std::int64_t step) : PartialFolder(directory / step_name(step)) {}
 
 PartialFolder::PartialFolder(const fs::path& folder) : directory_(folder.parent_path()), final_(folder) {
-    make_directories(directory_);
+    made_ = make_directories(directory_);
     std::error_code reason;
     fs::path path;
     for (int number = 0; path.empty() || (!reason && !fs::create_directory(path, reason)); ++number) path = temporary_name(final_, number);
-    if (reason) fail(path, "make it", reason);
+    if (reason) {
+        remove_empty(made_);
+        fail(path, "make it", reason);
+    }
     path_ = path;
     bool locks = false;
     lock_ = locked(path_, locks);
@@ -182,7 +196,10 @@ PartialFolder::PartialFolder(const fs::path& folder) : directory_(folder.parent_
 
 PartialFolder::~PartialFolder() {
     std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
+    if (!path_.empty()) {
+        fs::remove_all(path_, ignored);
+        remove_empty(made_);
+    }
     if (lock_ >= 0) ::close(lock_);
 }
 

@@ -10,11 +10,13 @@ namespace quadrille {
 // step-00000100
 std::string step_name(std::int64_t step);
 
-// Makes the directory, and its parents, where they are missing, so that a power cut takes none of them away again. Throws Error{io_failed}.
-void make_directories(const std::filesystem::path& directory);
+// Makes the directory, and its parents, where they are missing, so that a power cut takes none of them away again. Returns those that it has made,
+// the outermost first. Throws Error{io_failed}.
+std::vector<std::filesystem::path> make_directories(const std::filesystem::path& directory);
 
-// A folder under a temporary name, step-00000100.partial-HOST-PID-N, that is a save's until it is kept: else it and all in it are removed. It is
-// locked meanwhile, where the file system has locks, so that others know it is alive.
+// A folder under a temporary name, step-00000100.partial-HOST-PID-N, that is a save's until it is kept: else it and all in it are removed, and the
+// directories that were made for it, unless something else is in them by then. It is locked meanwhile, where the file system has locks, so that
+// others know it is alive.
 class PartialFolder {
   public:
     // Makes `directory` too where it is missing. Throws Error{io_failed}.
@@ -33,6 +35,7 @@ class PartialFolder {
     void replace();
 
     std::filesystem::path directory_, path_, final_;
+    std::vector<std::filesystem::path> made_;  // for it, the outermost first
     int lock_ = -1;
 };
 

@@ -21,33 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t strip = std::int64_t{1} << 20;  // elements read at once, but at least a row
 
-// What an input file would say of the model.
-std::string input_of(const ModelConfig& m) {
-    const auto norm = m.normalization == Normalization::layernorm ? "layernorm" : "rmsnorm";
-    const auto position = m.position_embedding == PositionEmbedding::learned ? "learned" : "rope";
-    std::string text = "model:\n";
-    const auto say = [&](const char* key, const auto& value) { text += fmt::format("  {}: {}\n", key, value); };
-    say("num_layers", m.num_layers);
-    say("hidden_size", m.hidden_size);
-    say("num_attention_heads", m.num_attention_heads);
-    say("num_key_value_heads", m.num_key_value_heads);
-    say("head_dim", m.head_dim);
-    say("ffn_hidden_size", m.ffn_hidden_size);
-    say("vocab_size", m.vocab_size);
-    say("seq_length", m.seq_length);
-    say("normalization", norm);
-    say("norm_eps", m.norm_eps);
-    say("activation", m.activation == Activation::gelu ? "gelu" : "swiglu");
-    say("position_embedding", position);
-    if (m.position_embedding == PositionEmbedding::rope) say("rotary_base", m.rotary_base);
-    say("bias", m.bias);
-    say("tie_word_embeddings", m.tie_word_embeddings);
-    say("hidden_dropout", m.hidden_dropout);
-    say("attention_dropout", m.attention_dropout);
-    say("init_std", m.init_std);
-    return text;
-}
-
 // A tensor of the layout and where it is.
 struct Source {
     TheirTensor tensor;
@@ -139,7 +112,8 @@ Imported import_model(const fs::path& folder, const fs::path& directory, const I
             throw Error(Exit::refused,
                         fmt::format("import: '{}' says nothing of the model, allowed: model.key=value; all else is the run's to say", o));
     Imported out;
-    out.config = load_config_text(input_of(theirs.model), (folder / "config.json").string(), settings.overrides, {});
+    out.config.model = theirs.model;
+    out.config = load_config_text(model_section(out.config), (folder / "config.json").string(), settings.overrides, {});
     if (out.config.lora.on())
         throw Error(Exit::refused, "import: model.lora.rank is given, allowed: a model without adapters; a run that resumes from it may have them");
     if (family_of(out.config.model) != theirs.family)

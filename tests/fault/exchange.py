@@ -84,8 +84,9 @@ def killed(command, trainer):
     shutil.rmtree(made)
     complaints, in_between = [], 0
     for number in range(KILLS):
+        former = beside(made)
         process = trainer.start(words, 1)
-        while process.poll() is None and not beside(made):
+        while process.poll() is None and not set(beside(made)) - set(former):
             time.sleep(0.001)
         time.sleep(number / KILLS * seconds)  # the moment is what is tested
         process.kill()
@@ -146,6 +147,8 @@ def file_too_large(command, trainer):
                                    preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit)))
         out, err = process.communicate(timeout=60)
         complaints += says_io_failed(Finished(process.returncode, out, err), made, "File too large")
+        if (trainer.folder / "made").exists():
+            complaints.append("the folder that it has made itself is left behind, empty")
     again = trainer.run(words)
     return complaints + ([show(again)] if again.exit_code != DONE else is_whole(trainer, made))
 

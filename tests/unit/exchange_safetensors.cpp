@@ -1,10 +1,12 @@
 // A safetensors file: what is written is read back, and what is not whole is refused with the reason.
 #include "base/error.hpp"
+#include "exchange/model_json.hpp"
 #include "exchange/safetensors.hpp"
 #include "exchange/tensor_folder.hpp"
 #include "unit/temporary_directory.hpp"
 
 #include <doctest.h>
+#include <sys/stat.h>
 
 #include <bit>
 #include <fstream>
@@ -105,6 +107,16 @@ TEST_CASE("a file that is not whole is refused with the reason") {
     std::ofstream(file, std::ios::binary) << "abc";
     check_has(refusal(file), "has 3 bytes");
     check_has(refusal(directory.path() / "missing"), "is missing");
+}
+
+TEST_CASE("what is no file is refused, not waited for") {
+    const TemporaryDirectory directory;
+    const fs::path pipe = directory.path() / "pipe";
+    REQUIRE(mkfifo(pipe.c_str(), 0666) == 0);
+    for (const fs::path& what : {pipe, directory.path(), fs::path("/dev/zero")}) {
+        CHECK(refusal(what) == what.string() + ": is no file");
+        CHECK_THROWS_AS(read_model_json(what), Damaged);
+    }
 }
 
 TEST_CASE("a tensor of a type that is not read is refused when it is, and others beside it are read") {
