@@ -18,13 +18,14 @@ except ImportError as error:
     sys.exit(f"jobscripts: {error} for {sys.executable}; on Debian: apt-get install python3-yaml, which /usr/bin/python3 then has, "
              "elsewhere: pip install pyyaml")
 
+REFUSED, UNREADABLE, INTERRUPTED = 2, 5, 130  # exit codes
 UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 class Refused(Exception):
     """What the user has to mend, in sentences; `code` is the exit code."""
 
-    def __init__(self, text, code=2):
+    def __init__(self, text, code=REFUSED):
         super().__init__(text)
         self.code = code
 
@@ -37,8 +38,12 @@ def exit_code(tool, work):
         print(f"{tool}: " + str(refused).replace("\n", "\n  "), file=sys.stderr)
         return refused.code
     except OSError as error:
-        print(f"{tool}: {error.filename or ''}: {error.strerror}", file=sys.stderr)
-        return 5
+        names = " to ".join(str(name) for name in (error.filename, error.filename2) if name is not None)  # of a copy both: either may be at fault
+        print(f"{tool}: {names}: {error.strerror}", file=sys.stderr)
+        return UNREADABLE
+    except KeyboardInterrupt:
+        print(f"{tool}: interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,11 +1,10 @@
 """Runs of the trainer as directories that can be queued, started here and gone on with. What submit.py and sweep.py share.
 
 Owns the layout of a run's directory (jobscripts/README.md), its script, and the questions to `quadrille plan`. What happens while a run runs is
-attempt.sh's; how many runs there are, and of what, is sweep.py's.
+attempt.sh's, where it stands is read by standing.py; how many runs there are, and of what, is sweep.py's.
 """
 import dataclasses
 import datetime
-import fcntl
 import json
 import os
 import pathlib
@@ -17,14 +16,16 @@ import subprocess
 import tempfile
 
 import document
+import keeping
 import slurm
+import standing
 from document import Refused
 
 HERE = pathlib.Path(__file__).resolve().parent
 # What write_tools and write_run have written before job.sh: a directory that holds nothing else is of no run yet.
 BEFORE_SCRIPT = ("bin", "machine.yaml", "source.yaml", "input.yaml", "plan.json", "job.json", "job.sh")
 BINARY = "build/quadrille"  # the trainer where no other is named
-DONE, REFUSED, NO_MEMORY, BUSY, STOPPED = 0, 2, 3, 11, 75
+NO_MEMORY = 3  # exit code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,11 +83,11 @@ def prepare(trainer, machine, layout, source, overrides, directory):
     own = f"output.directory={directory / 'output'}"
     resolved = trainer.plan(source, [*overrides, own], layout.ranks, "--resolved")
     if resolved.returncode:
-        raise Refused(complaint(resolved), REFUSED)
+        raise Refused(complaint(resolved))
     text = resolved.stdout
     if keys_of(text)["checkpoint.resume"].strip('"') == "none":
         raise Refused("checkpoint.resume is none, so that each job would begin anew, and a run that is queued again must go on: "
-                      "checkpoint.resume=auto", REFUSED)
+                      "checkpoint.resume=auto")
     limits = {} if "device.memory_limit" in written else {"device.memory_limit": layout.device_memory or layout.memory}
     if layout.device_memory and "device.host_memory_limit" not in written:
         limits["device.host_memory_limit"] = layout.memory
@@ -134,10 +135,10 @@ def _plan(trainer, text, limits, layout):
         file.write(text)
         file.flush()
         done = trainer.plan(file.name, limits, layout.ranks, "--json")
-        if done.returncode == DONE:
+        if done.returncode == 0:
             return json.loads(done.stdout)
         if done.returncode != NO_MEMORY:
-            raise Refused(complaint(done), REFUSED)
+            raise Refused(complaint(done))
         told = trainer.plan(file.name, limits, layout.ranks).stdout
     reasons = re.search(r"(?ms)^does not fit in .*?(?=^input as resolved|\Z)", told)
     raise Refused((reasons[0] if reasons else told).strip(), NO_MEMORY)
@@ -173,7 +174,8 @@ def write_tools(directory, trainer, machine):
     (directory / "bin").mkdir(parents=True, exist_ok=True)
     for file, name in ((trainer.binary, "quadrille"), (HERE / "launch.sh", "launch.sh"), (HERE / "attempt.sh", "attempt.sh")):
         new = directory / "bin" / (name + ".new")
-        shutil.copy2(file, new)
+        with keeping.naming(new):
+            shutil.copy2(file, new)
         new.replace(directory / "bin" / name)
     shutil.copyfile(machine.path, directory / "machine.yaml")
 
@@ -183,19 +185,19 @@ def write_run(prepared, trainer, machine, name, time, tools):
     directory, layout = prepared.directory, prepared.layout
     directory.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(prepared.source, directory / "source.yaml")
-    (directory / "input.yaml").write_text(prepared.input)
-    (directory / "plan.json").write_text(json.dumps(prepared.plan, indent=1) + "\n")
+    keeping.write_whole(directory / "input.yaml", prepared.input)
+    keeping.write_whole(directory / "plan.json", json.dumps(prepared.plan, indent=1) + "\n")
     command = [str(tools / "bin/quadrille"), "train", str(directory / "input.yaml")]
     job = {"name": name, "commit": trainer.commit, "version": trainer.version, "machine": machine.name, "nodes": layout.nodes, "ranks": layout.ranks,
            "ranks_per_node": layout.ranks_per_node, "threads": layout.threads, "time": time, "source": str(prepared.source),
            "overrides": prepared.overrides, "command": command, "folder": os.getcwd(), "made": now()}
-    write_whole(directory / "job.json", json.dumps(job, indent=1) + "\n")
+    keeping.write_whole(directory / "job.json", json.dumps(job, indent=1) + "\n")
     body = script_body(machine, layout, time, tools, directory, command)
     write_script(directory / "job.sh", slurm.script_head(machine, layout, name, time, directory / "log.txt") + body)
 
 
 def write_script(path, text):
-    write_whole(path, text)
+    keeping.write_whole(path, text)
     path.chmod(0o755)
 
 
@@ -218,57 +220,8 @@ def array_body(folders):
     return f'case $SLURM_ARRAY_TASK_ID in\n{cases}esac\nexit 2\n'
 
 
-def write_whole(path, text):
-    """Replaces a file in one go."""
-    new = path.with_name(path.name + ".new")
-    new.write_text(text)
-    new.replace(path)
-
-
 def now():
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-# ---- where a run stands ----------------------------------------------------------------------------------------------
-
-
-def is_locked(path):
-    """Whether somebody holds this lock, None where the file system has no locks; of one that does not exist, nobody does."""
-    try:
-        file = open(path, "r+")
-    except OSError:  # none was begun
-        return False
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return None
-    return False
-
-
-def state_of(directory):
-    """state.json of a run as a dict; `state` is `waiting` where there is none, and `killed` where it says running and nobody runs it; without
-    locks nobody can tell, and it is `running`."""
-    try:
-        state = json.loads((directory / "state.json").read_text())
-    except FileNotFoundError:
-        return {"state": "waiting", "exit_code": None, "attempts": 0, "seconds": 0, "begin": None, "end": None, "reason": None}
-    if state["state"] == "running" and is_locked(directory / "lock") is False:
-        state["state"] = "killed"
-    return state
-
-
-def steps_of(directory):
-    """(step, steps) of the last line of a run's log that tells of progress, or of a stop; None where there is none."""
-    try:
-        with open(directory / "log.txt", "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-            found = re.findall(rb"(?m)^(?:step +|quadrille: stopped after step )(\d+)(?:/| of )(\d+)", file.read())
-    except OSError:
-        return None
-    return (int(found[-1][0]), int(found[-1][1])) if found else None
 
 
 # ---- starting --------------------------------------------------------------------------------------------------------
@@ -276,7 +229,7 @@ def steps_of(directory):
 
 def start_here(directory):
     """Starts a run's script on this computer, apart from the terminal's signals; returns the process, which ends BUSY if another was first."""
-    words = ["--here", "--after", str(state_of(directory)["attempts"])]
+    words = ["--here", "--after", str(standing.state_of(directory)["attempts"])]
     return subprocess.Popen(["bash", str(directory / "job.sh"), *words], stdin=subprocess.DEVNULL, start_new_session=True)
 
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import time
 
+import keeping
 from document import Refused
 
 
@@ -45,16 +46,14 @@ def submit(directory, script, indices=None, at_once=None):
         raise Refused(f"sbatch refuses {script}: {(done.stderr or done.stdout).strip()}")
     jobs = submitted(directory)
     jobs.append({"job_id": number, "points": indices, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
-    new = directory / "jobs.json.new"
-    new.write_text(json.dumps(jobs, indent=1) + "\n")
-    new.replace(directory / "jobs.json")
+    keeping.write_whole(directory / "jobs.json", json.dumps(jobs, indent=1) + "\n")
     return number
 
 
 def submitted(directory):
     """jobs.json."""
     try:
-        return json.loads((directory / "jobs.json").read_text())
+        return keeping.read(directory / "jobs.json", [{"job_id": str}], "when `squeue --me` shows no job of it any more, remove it")
     except FileNotFoundError:
         return []
 

@@ -9,8 +9,8 @@
 A run that stops on purpose (signal, end of its time; exit code 75) goes on by itself until its steps are done: in Slurm it is queued again, here it
 is begun again. jobscripts/README.md describes the run's directory and machine files.
 
-Exit code: of a run here, the trainer's; else 0 queued, 2 refused as wrong, 3 refused for memory, 5 a file cannot be read or written, 11 the run is
-under way.
+Exit code: of a run here, the trainer's; else 0 queued, 2 refused as wrong, 3 refused for memory, 5 a file is damaged or cannot be read or written,
+11 the run is under way, 130 interrupted while it planned or queued.
 """
 import argparse
 import pathlib
@@ -21,6 +21,7 @@ import document
 import machine as machines
 import runs
 import slurm
+import standing
 from document import Refused
 
 
@@ -50,7 +51,7 @@ def begin(arguments):
     layout = machines.lay_out(machine, arguments.ranks, arguments.nodes, arguments.ranks_per_node)
     directory = (arguments.directory or pathlib.Path("runs") / f"{arguments.input.stem}-job").absolute()
     if (directory / "job.sh").exists():
-        done = runs.state_of(directory)["state"] == "done"
+        done = standing.state_of(directory)["state"] == "done"
         what = "which is done" if done else f"and `submit.py {directory}` goes on with it"
         raise Refused(f"{directory} is a run's, {what}: --directory names another")
     if directory.exists() and any(path.name.removesuffix(".new") not in runs.BEFORE_SCRIPT for path in directory.iterdir()):
@@ -98,7 +99,7 @@ def go_on(arguments):
         raise Refused(f"{directory} is a point of a sweep: `sweep.py {sweep}` goes on with those that wait, with --retry also with those that failed")
     if not (directory / "job.sh").exists():
         raise Refused(f"{directory} is a directory, but no run's: it has no job.sh")
-    state = runs.state_of(directory)["state"]
+    state = standing.state_of(directory)["state"]
     if state == "done":
         print(f"{directory}: is done")
         return 0
@@ -114,7 +115,7 @@ def start(directory, queues):
     if queues:
         queued = slurm.queued(directory)
         if queued:
-            raise Refused(f"{directory}: is in the queue already, as job {', '.join(sorted(queued))}", runs.BUSY)
+            raise Refused(f"{directory}: is in the queue already, as job {', '.join(sorted(queued))}", standing.BUSY)
         number = slurm.submit(directory, directory / "job.sh")
         print(f"queued as job {number}: {directory}; its words: {directory / 'log.txt'}")
         return 0
@@ -130,9 +131,10 @@ def start(directory, queues):
             sys.stdout.flush()
             if running:
                 time.sleep(0.1)
-    ended = runs.state_of(directory)["state"]
-    print(f"{ended}: {directory}" + (f"; `submit.py {directory}` goes on from here" if ended == "stopped" else ""))
-    return process.returncode
+    state, code, why = standing.ended(directory, process.returncode)
+    goes_on = f"; `submit.py {directory}` goes on from here" if state == "stopped" else ""
+    print(f"{state}: {directory}{f': {why}' if why else ''}{goes_on}")
+    return code
 
 
 def main(words):

@@ -11,8 +11,8 @@ No point runs twice: not when this is killed and said again, nor (where the file
 queued. Points that failed are left alone unless --retry asks for them. jobscripts/README.md describes sweep files and a sweep's directory,
 inputs/sweeps/ has some.
 
-Exit code: 0 all points are done, or queued; 1 some failed; 2 refused as wrong; 3 no point fits; 5 a file cannot be read or written; 75 stopped by a
-signal (points that ran have saved).
+Exit code: 0 all points are done, or queued; 1 some failed; 2 refused as wrong; 3 no point fits; 5 a file is damaged or cannot be read or written;
+75 stopped by a signal (points that ran have saved); 130 interrupted while it planned or queued.
 """
 import argparse
 import filecmp
@@ -26,6 +26,7 @@ import points
 import progress
 import runs
 import slurm
+import standing
 import sweeps
 from document import Refused
 
@@ -128,7 +129,7 @@ def run_points(sweep, directory, retry):
     print(f"{directory}: {progress.counted(states, len(sweep['points']) - len(kept))}")
     if stopping.asked:
         print(f"stopped by {stopping.asked}; `sweep.py {directory}` goes on from here")
-        return runs.STOPPED
+        return standing.STOPPED
     return 0 if set(states) == {"done"} else 1
 
 
@@ -137,14 +138,14 @@ def run_point(point, directory, bar, stopping):
     place = directory / point["directory"]
     process = stopping.follow(runs.start_here(place))
     while process.poll() is None:
-        step, steps = runs.steps_of(place) or (0, 1)
+        step, steps = standing.steps_of(place) or (0, 1)
         bar.show(f"{point['name']}  step {step}/{steps}", step / steps)
         time.sleep(LOOK)
-    if process.returncode != runs.BUSY:
-        state = runs.state_of(place)
-        why = state["reason"] or f"see {place}/log.txt"
-        words = f"{state['seconds']} s" if state["state"] == "done" else f"exit code {state['exit_code']}, {why}"
-        bar.line(f"{state['state']:8} {point['name']}: {words}")
+    if process.returncode != standing.BUSY:
+        told = standing.state_of(place)
+        state, code, why = standing.ended(place, process.returncode)
+        words = f"{told['seconds']} s" if state == "done" else f"exit code {code}, {told['reason'] or f'see {place}/log.txt'}"
+        bar.line(f"{state:8} {point['name']}: {why or words}")
 
 
 def first_line(text):
@@ -159,8 +160,8 @@ def show_status(sweep, directory):
         if point["dropped"]:
             rows.append([point["name"], str(point["ranks"]), "dropped", "", "", "", first_line(point["dropped"])])
             continue
-        state, steps = sweeps.state(point, directory), runs.steps_of(directory / point["directory"])
-        remark = f"exit code {state['exit_code']}: {state['reason']}" if state["state"] in ("failed", "stopped") else ""
+        state, steps = sweeps.state(point, directory), standing.steps_of(directory / point["directory"])
+        remark = f"exit code {state['exit_code']}: {state['reason']}" if state["state"] in ("failed", "stopped") else state["reason"] or ""
         where = f"{state['state']}, {queue[point['index']].lower()} in the queue" if point["index"] in queue else state["state"]
         rows.append([point["name"], str(point["ranks"]), where, f"{steps[0]}/{steps[1]}" if steps else "", str(state["seconds"] or ""),
                      str(state["attempts"] or ""), remark])
@@ -182,7 +183,8 @@ def go(arguments):
         if point["dropped"]:  # in full it is in sweep.json and in the report
             print(f"dropped: {point['name']}: {first_line(point['dropped'])}")
     if not kept:
-        raise Refused("no point can run", runs.NO_MEMORY if all("does not fit" in point["dropped"] for point in sweep["points"]) else runs.REFUSED)
+        too_big = all("does not fit" in point["dropped"] for point in sweep["points"])
+        raise Refused("no point can run", runs.NO_MEMORY if too_big else document.REFUSED)
     if arguments.dry_run:
         print("\n".join(f"point {point['index']}: {point['ranks']} ranks: {' '.join(point['overrides'])}" for point in kept))
         return 0

@@ -15,14 +15,20 @@ import shutil
 import sys
 
 import document
+import keeping
 import machine as machines
 import points
 import progress
 import runs
 import slurm
+import standing
 from document import Refused
 
 SCHEMA = "quadrille-sweep-1"
+POINT = {"index": int, "name": str, "at": dict, "repetition": int, "ranks": int, "overrides": [str], "dropped": (str, type(None)),
+         "nodes": (int, type(None)), "ranks_per_node": (int, type(None)), "directory": (str, type(None))}
+SHAPE = {"schema": str, "name": str, "machine": str, "time": (str, type(None)), "points": [POINT]}
+REMEDY = "remove it, and the same command with the sweep's file makes it again; points that it makes as before keep what they have done"
 
 
 @contextlib.contextmanager
@@ -59,13 +65,14 @@ def _is(path, file):
 
 def read(directory):
     """sweep.json; None where there is none."""
+    path = directory / "sweep.json"
     try:
-        sweep = json.loads((directory / "sweep.json").read_text())
+        schema = keeping.read(path, {"schema": str}, REMEDY)["schema"]
+        if schema != SCHEMA:
+            raise Refused(f"{path} is of schema {schema}; this sweep.py knows {SCHEMA}")
+        return keeping.read(path, SHAPE, REMEDY)
     except FileNotFoundError:
         return None
-    if sweep.get("schema") != SCHEMA:
-        raise Refused(f"{directory / 'sweep.json'} is of schema {sweep.get('schema')}; this sweep.py knows {SCHEMA}")
-    return sweep
 
 
 def said_at_first(directory, keys):
@@ -163,8 +170,8 @@ def expand(file, directory, trainer, machine, time, dry):
             shutil.copyfile(file.base, directory / "base.yaml")
         for index, run in prepared.items():
             runs.write_run(run, trainer, machine, f"{file.name}-{index}", time, directory)
-        runs.write_whole(directory / "sweep.yaml", file.path.read_text())
-        runs.write_whole(directory / "sweep.json", json.dumps(sweep, indent=1) + "\n")
+        keeping.write_whole(directory / "sweep.yaml", file.path.read_text())
+        keeping.write_whole(directory / "sweep.json", json.dumps(sweep, indent=1) + "\n")
     return sweep
 
 
@@ -182,11 +189,11 @@ def waiting(sweep, directory, retry):
 
 
 def is_under_way(point, directory):
-    return runs.is_locked(directory / point["directory"] / "lock")
+    return standing.is_locked(directory / point["directory"] / "lock")
 
 
 def state(point, directory):
-    return runs.state_of(directory / point["directory"])
+    return standing.state_of(directory / point["directory"])
 
 
 def queue(sweep, directory, machine, retry, at_once):

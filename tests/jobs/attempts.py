@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 
+import standing
 from trainer import wait_for
 
 from scripts import INPUT, JOBSCRIPTS, checkout, state, write
@@ -179,6 +180,47 @@ def whole_states(trainer):
     return [] if good and seen <= {"running", "stopped", "done"} else [f"{last}, seen {seen}"]
 
 
+def unwritable_states(trainer):
+    """A run whose state.json cannot be written ends as its trainer did, and is neither begun nor queued again; it is not begun where that is so
+    from the start."""
+    complaints = []
+    full, job = "mkdir state.json.new", {"SLURM_JOB_ID": "4711"}
+    for what, script, environment, code in (("done", [f"9|0||{full}", "9|0"], {}, 0), ("failed", [f"9|6||{full}", "9|0"], {}, 6),
+                                            ("stopped", [f"3|75||{full}", "9|0"], {}, 75), ("in a job", [f"3|75||{full}", "9|0"], job, 75),
+                                            ("no further", ["3|75", f"3|75||{full}", "9|0"], {}, 75)):
+        fake = Fake(trainer, *script)
+        found, log = fake.end(environment=environment), (fake.folder / "log.txt").read_text()
+        complaints += check(what, found, code, "running", len(script) - 1)
+        if log.count(f"state.json cannot be written: the run ended with exit code {code} and is not begun again\n") != 1:
+            complaints.append(f"{what}: {log}")
+    fake = Fake(trainer, "9|0")
+    (fake.folder / "state.json.new").mkdir()
+    found = fake.end()
+    return complaints + ([] if (found[0], found[1], found[2]) == (5, None, []) else [f"from the start: {found}"])
+
+
+def damaged_states(trainer):
+    """A state.json that a power cut has emptied or cut costs a sentence: the record tells of a run that is done, and the checkpoints of others."""
+    whole = json.dumps({"state": "stopped", "exit_code": 75, "attempts": 4, "begin": "2026-01-31T12:00:00Z", "end": None, "seconds": 9, "host": "a",
+                        "slurm_job_id": None, "reason": None}, indent=1)
+    complaints = []
+    for text, attempts in (("", 0), ("{", 0), ("null", 0), ("[]", 0), ('{"state": "done"}', 0), ("\0" * 200, 0), (whole[:120], 4),
+                           (whole.replace('"stopped"', '"dnoe"'), 4)):
+        for record, code, name, more in (("120 of 120, complete, exit code 0", 0, "done", 0), ("60 of 120, unfinished, exit code -1", 0, "done", 1)):
+            fake = Fake(trainer, "9|0")
+            (fake.folder / "output").mkdir()
+            fake.write("output/record", record)
+            fake.write("state.json", text)
+            known = standing.state_of(fake.folder)
+            found, log = fake.end("--after", str(known["attempts"])), (fake.folder / "log.txt").read_text()
+            complaints += check(f"{text!r}, {record}", found, code, name, attempts + more)
+            if len(found[2]) != more or known["state"] != "killed" or "state.json is damaged" not in known["reason"] or log.count("is damaged") != 1:
+                complaints.append(f"{text!r}, {record}: {known}, asked {found[2]}\n{log}")
+    fake = Fake(trainer, "9|0")
+    fake.write("state.json", whole + "\n")
+    return complaints + check("whole", fake.end(), 0, "done", 5)
+
+
 def job_scripts(trainer):
     """The scripts to copy: what they ask Slurm for, srun with what it needs, and a requeue after exit code 75, only then."""
     complaints = []
@@ -209,4 +251,5 @@ def job_scripts(trainer):
     return complaints
 
 
-CHECKS = [(function.__name__, function) for function in (codes, words, asked_to_stop, one_at_a_time, without_locks, whole_states, job_scripts)]
+CHECKS = [(function.__name__, function) for function in (codes, words, asked_to_stop, one_at_a_time, without_locks, whole_states,
+                                                       unwritable_states, damaged_states, job_scripts)]

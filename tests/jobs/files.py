@@ -9,10 +9,12 @@ import subprocess
 import unittest.mock
 
 import document
+import keeping
 import machine
 import points
 import runs
 import slurm
+import standing
 import sweeps
 
 from trainer import wait_for
@@ -150,7 +152,7 @@ def locks(trainer):
             if lock:
                 fcntl.flock(held, fcntl.LOCK_EX)
             with unittest.mock.patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "no locks")) if none else contextlib.nullcontext():
-                found = runs.state_of(trainer.folder)["state"]
+                found = standing.state_of(trainer.folder)["state"]
                 with sweeps.locked(trainer.folder):
                     pass
         if found != due or ("no locks" in said.getvalue()) != none:
@@ -170,9 +172,23 @@ def a_lock_that_goes_away(trainer):
         sweeps.leave_nothing(directory)
         first.__exit__(None, None, None)
         waits.result(60)
-        held = runs.is_locked(directory / "sweep.lock")
+        held = standing.is_locked(directory / "sweep.lock")
         second.__exit__(None, None, None)
     return [] if held else ["it works without a lock"]
+
+
+def own_files(trainer):
+    """What is damaged is told by name, with what is wrong and what to do; what is whole is read, whatever its texts hold."""
+    path, shape = trainer.folder / "x.json", {"a": [{"b": {"c", "d"}}], "e": (int, type(None))}
+    complaints = []
+    for text, said in ((b"", "it is empty; do that"), (b"{", "it is no JSON: "), (b"\xff", "it is no JSON: "), (b"[" * 10**5, "it is no JSON: "),
+                       (b"[]", "it has no object; "), (b'{"a": []}', "it has no e; "), (b'{"a": {}, "e": 1}', "it has no list at a; "),
+                       (b'{"a": [{"b": "c"}, {}], "e": 1}', "it has no b at a[1]; "), (b'{"a": [{"b": "f"}], "e": 1}', 'it has "f" at a[0].b; '),
+                       (b'{"a": [], "e": "1"}', 'it has "1" at e; ')):
+        path.write_bytes(text)
+        complaints += lacking(refusal(keeping.read, path, shape, "do that"), f"{path} is damaged: {said}")
+    path.write_bytes(b'{"a": [{"b": "d"}], "e": null, "more": "\xff"}')
+    return complaints + ([] if keeping.read(path, shape, "")["a"] == [{"b": "d"}] else ["what is whole is not read"])
 
 
 def words_for_sbatch(trainer):
@@ -222,5 +238,5 @@ def shipped_sweeps(trainer):
     return complaints + ([] if not (trainer.folder / "runs").exists() else ["a dry run has written something"])
 
 
-CHECKS = [(check.__name__, check) for check in (machines, layouts, bad_sweeps, expansion, scaling, locks, a_lock_that_goes_away,
+CHECKS = [(check.__name__, check) for check in (machines, layouts, bad_sweeps, expansion, scaling, locks, a_lock_that_goes_away, own_files,
                                                   words_for_sbatch, jobs_of_an_array, origins, shipped_sweeps)]

@@ -134,6 +134,60 @@ def here(trainer):
     return complaints + expect("another way", another, 2, "--ranks, train.steps=9 cannot be changed")
 
 
+def damaged_files(trainer):
+    """What is damaged is named, with what to do, and that helps; an empty state.json is no more than a sentence. So is what cannot be written."""
+    write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"steps": 1}})
+    directory = trainer.folder / "runs/one"
+    directory.mkdir(parents=True)
+    (directory / "job.json.new").symlink_to("/dev/full")
+    words = ["run.yaml", "--ranks", "1", "--directory", directory]
+    complaints = expect("a full disk", submit(trainer, *words), 5, "submit.py: ", "one/job.json.new: No space left on device")
+    (directory / "job.json.new").unlink()
+    complaints += expect("then", submit(trainer, *words), 0, "done: ")
+    write(directory / "state.json", "")
+    complaints += expect("an empty state", submit(trainer, *words), 2, "goes on with it") + expect("so", submit(trainer, directory), 0, "done: ")
+    complaints += [] if "state.json is damaged" in (directory / "log.txt").read_text() else ["the log does not tell of it"]
+    write(directory / "machine.yaml", CLUSTER)
+    write(directory / "state.json", "{}")
+    write(directory / "jobs.json", "[1]")
+    return complaints + expect("jobs.json", submit(trainer, directory), 5, "jobs.json is damaged: it has no object at [0]", "squeue --me")
+
+
+def unwritable_state(trainer):
+    """A run whose state.json cannot be written ends as it did, and that is said."""
+    write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"steps": 1}})
+    directory = trainer.folder / "runs/one"
+    complaints = expect("one", submit(trainer, "run.yaml", "--ranks", "1", "--directory", directory), 0, "done: ")
+    write(directory / "state.json", (directory / "state.json").read_text().replace('"done"', '"stopped"'))
+    (directory / "state.json.new").mkdir()
+    return complaints + expect("another", submit(trainer, directory), 5, "failed: ", "state.json cannot be written: the run is not begun\n",
+                               "exit code 5, of which state.json says nothing (there it is stopped)")
+
+
+def interrupted(trainer):
+    """Ctrl-C while it plans is a line, not a traceback; a signal before attempt.sh listens is a run that has not begun."""
+    write(trainer.folder / "run.yaml", INPUT)
+    binary, ready = trainer.folder / "trainer", trainer.folder / "ready"
+    write(binary, f'#!/bin/sh\n[ "$1" = --version ] && exec "{trainer.binary}" --version\ntouch "{ready}"\nexec sleep 100\n')
+    binary.chmod(0o755)
+    process = start(trainer, "submit.py", "--binary", binary, "run.yaml", "--ranks", "1")
+    if not wait_for(ready.exists, 100):
+        return [f"it does not plan\n{end(process, 1)}"]
+    os.killpg(process.pid, signal.SIGINT)
+    ended = end(process, 100)
+    complaints = expect("while it plans", ended, 130, "submit.py: interrupted\n")
+    complaints += ["a traceback was shown"] if "Traceback" in ended[2] else []
+    directory = trainer.folder / "runs/one"
+    complaints += expect("one", submit(trainer, "run.yaml", "--ranks", "1", "train.steps=1", "--directory", directory), 0, "done: ")
+    (directory / "state.json").unlink()
+    write(directory / "job.sh", f'touch "{directory}/ready"\nexec sleep 100\n')
+    process = start(trainer, "submit.py", directory)
+    if not wait_for((directory / "ready").exists, 100):
+        return [f"it does not start\n{end(process, 1)}"]
+    process.send_signal(signal.SIGTERM)
+    return complaints + expect("before it listens", end(process, 100), 75, "stopped: ", "stopped before it had begun", "goes on from here")
+
+
 def stop_and_go_on(trainer):
     """A rank that gets SIGUSR1: the run goes on at once. submit.py that gets SIGTERM: it saves, stops, and goes on when it is asked to."""
     write(trainer.folder / "run.yaml", INPUT)
@@ -157,4 +211,5 @@ def stop_and_go_on(trainer):
     return complaints + ([] if "\n  time_limit: 600\n" in record["config"]["yaml"] else ["the trainer was not told of its time"])
 
 
-CHECKS = [(check.__name__, check) for check in (refusals, dry_run, sbatch_refuses, launch_lines, here, stop_and_go_on)]
+CHECKS = [(check.__name__, check) for check in (refusals, dry_run, sbatch_refuses, launch_lines, here, damaged_files, unwritable_state, interrupted,
+                                                  stop_and_go_on)]

@@ -95,6 +95,39 @@ def grown_from_below(trainer):
     return complaints + ([] if before == (trainer.folder / "runs/s-sweep/sweep.json").read_text() else ["sweep.json has changed"])
 
 
+def damaged_files(trainer):
+    """One damaged state.json stops no other point; a damaged sweep.json is named, and made again."""
+    write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"steps": 1}})
+    write(trainer.folder / "s.yaml", {"base": "run.yaml", "ranks": 1, "vary": {"train.seed": [1, 2]}})
+    directory = trainer.folder / "runs/s-sweep"
+    complaints = expect("first", sweep(trainer, "s.yaml"), 0, "2 done")
+    (folders(trainer)[0] / "state.json").write_text("")
+    complaints += expect("status", sweep(trainer, directory, "--status"), 0, "1 done, 1 killed", "state.json is damaged: it is empty")
+    complaints += expect("an empty state", sweep(trainer, directory), 0, "2 done")
+    whole = (directory / "sweep.json").read_text()
+    for text in ("", "[]", '{"schema": "quadrille-sweep-1"}', whole.replace('"index"', '"idnex"'), whole[:300]):
+        (directory / "sweep.json").write_text(text)
+        for words in ((directory,), (directory, "--status"), ("s.yaml",)):
+            complaints += expect(f"{text[:40]}, {words}", sweep(trainer, *words), 5, "sweep.json is damaged: it ", "remove it, and the same command")
+    (directory / "sweep.json").unlink()
+    complaints += expect("made again", sweep(trainer, "s.yaml"), 0, "2 done")
+    if [state(folder)["attempts"] for folder in folders(trainer)] != [0, 1] or (directory / "sweep.json").read_text() != whole:
+        complaints.append(f"{[state(folder) for folder in folders(trainer)]}")
+    return complaints
+
+
+def unwritable(trainer):
+    """A point that cannot begin is told of with its exit code, and no file is named that is not there."""
+    write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"steps": 1}})
+    write(trainer.folder / "s.yaml", {"base": "run.yaml", "ranks": 1})
+    complaints = expect("first", sweep(trainer, "s.yaml"), 0, "1 done")
+    point = folders(trainer)[0]
+    for name in ("state.json", "lock"):
+        (point / name).unlink()
+    (point / "lock").mkdir()
+    return complaints + expect("no lock", sweep(trainer, "s.yaml"), 1, "failed   ranks=1: exit code 5, of which state.json says nothing (there it")
+
+
 def killed(trainer):
     """kill -9 of sweep.py alone: its point ends by itself, once, and the next sweep.py does the others. Of all: the point goes on."""
     write(trainer.folder / "run.yaml", INPUT)
@@ -182,4 +215,4 @@ def failures(trainer):
     return complaints + ([] if left == ["s-sweep"] else [f"there is now {left}"])
 
 
-CHECKS = [(check.__name__, check) for check in (whole, grown_from_below, killed, two_at_once, stopped, failures)]
+CHECKS = [(check.__name__, check) for check in (whole, grown_from_below, damaged_files, unwritable, killed, two_at_once, stopped, failures)]
