@@ -11,6 +11,7 @@ import json
 import pathlib
 import re
 import sys
+import unicodedata
 
 try:
     import yaml
@@ -184,6 +185,30 @@ def text(item):
     return item.value
 
 
+def one_line(item):
+    """A text that can be a word of a script: sbatch reads it line by line."""
+    if has_control(text(item)):
+        raise ValueError("a text without line breaks and other control characters")
+    return item.value
+
+
+def folder_name(item):
+    """A text that names one folder."""
+    if not one_line(item) or "/" in item.value or item.value.startswith("."):
+        raise ValueError("a name for a folder: without /, and not beginning with a dot")
+    return item.value
+
+
+def has_control(words):
+    return any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in words)
+
+
+def check_for_script(what, words):
+    """Raises Refused where a text that is to stand in a script cannot: a line break would begin another of its commands."""
+    if has_control(str(words)):
+        raise Refused(f"{what} has a line break or another control character, which scripts cannot hold: {json.dumps(str(words))}")
+
+
 def choice(*words):
     def read_choice(item):
         if item.value not in words:
@@ -221,21 +246,24 @@ def or_word(word, reader):
 
 
 def texts(item):
-    if not isinstance(item.value, list) or not all(isinstance(entry.value, str) for entry in item.value):
-        raise ValueError("a list of texts")
+    if not isinstance(item.value, list) or not all(isinstance(entry.value, str) and not has_control(entry.value) for entry in item.value):
+        raise ValueError("a list of texts without control characters")
     return [entry.value for entry in item.value]
 
 
-def named_texts(item):
-    if not isinstance(item.value, dict) or not all(isinstance(entry.value, str) for entry in item.value.values()):
-        raise ValueError("a mapping of names to texts")
+def variables(item):
+    """Of a shell."""
+    entries = item.value if isinstance(item.value, dict) else {"": item}
+    if not all(re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and isinstance(entry.value, str) and not has_control(entry.value)
+               for name, entry in entries.items()):
+        raise ValueError("a mapping of variables, such as OMP_PLACES, to texts without control characters")
     return {name: entry.value for name, entry in item.value.items()}
 
 
 def duration(item):
-    """Slurm's forms with hours: [days-]hours:minutes:seconds. As it was written."""
-    if not isinstance(item.value, str) or not re.fullmatch(r"(\d+-)?\d{1,3}:[0-5]?\d:[0-5]?\d", item.value):
-        raise ValueError("[days-]hours:minutes:seconds")
+    """Slurm's forms with hours: [days-]hours:minutes:seconds, more than none. As it was written."""
+    if not isinstance(item.value, str) or not re.fullmatch(r"(\d+-)?\d{1,3}:[0-5]?\d:[0-5]?\d", item.value) or not seconds_of(item.value):
+        raise ValueError("[days-]hours:minutes:seconds, from 0:0:1 on")
     return item.value
 
 

@@ -11,7 +11,7 @@ import shlex
 
 import document
 import slurm
-from document import Key, Refused, choice, count, named_texts, nearest, or_word, size, text, texts
+from document import Key, Refused, choice, count, nearest, one_line, or_word, size, text, texts, variables
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "machines"
 PLACES = ("ranks", "nodes", "ranks_per_node", "threads")  # of a launch line: {ranks} and so on
@@ -25,13 +25,13 @@ TABLE = (
     Key("gpus", count(0, 64), 0),  # of a node; with any, ranks have one each
     Key("gpu_memory", size, None),  # of one GPU
     Key("ranks_per_node", or_word("auto", count(1)), None),  # auto: a rank per GPU, or else per core
-    Key("partition", or_word("null", text), None),
-    Key("account", or_word("null", text), None),
+    Key("partition", or_word("null", one_line), None),
+    Key("account", or_word("null", one_line), None),
     Key("time", or_word("null", document.duration), None),  # of a job, where --time does not say it
     Key("signal", count(0, 65535), 120),  # seconds before a job's end at which its ranks get SIGUSR1
     Key("options", texts, ()),  # further options of sbatch, a word each
     Key("modules", texts, ()),  # to load
-    Key("environment", named_texts, {}),  # variables of a job
+    Key("environment", variables, {}),  # variables of a job
     Key("launch", or_word("auto", text), None),  # the launch line, with {ranks}, {nodes}, ...; auto: launch.sh's choice
 )
 

@@ -10,7 +10,7 @@ import pathlib
 import re
 
 import document
-from document import Key, Refused, choice, count, or_word, text
+from document import Key, Refused, choice, count, folder_name, or_word, text
 
 KEY = re.compile(r"[a-z_]+(\.[a-z_]+)+")
 AXES = ("dp", "tp", "pp", "sp")
@@ -75,7 +75,7 @@ def _axis(name, entry):
 
 
 TABLE = (
-    Key("name", text),  # default: the file's stem
+    Key("name", folder_name),  # default: the file's stem
     Key("about", text, ""),  # a sentence for titles
     Key("base", text, required=True),  # an input file, from this file's folder
     Key("kind", choice("product", "weak", "strong"), "product"),
@@ -120,9 +120,11 @@ def load(path):
         problems.add(entries["base"], f"base: found {values['base']}, but there is no file {base}")
     _check_sense(values, entries, problems)
     problems.raise_if_any()
+    name = values["name"] or path.stem
+    document.check_for_script("the sweep's name", name)
     values["grows"] = None if values["kind"] == "product" else values["grows"] or "dp"
     values["scales"] = values["scales"] or "batch" if values["kind"] == "weak" else None
-    return Sweep(path=path, **(values | {"name": values["name"] or path.stem, "base": base.resolve()}))
+    return Sweep(path=path, **(values | {"name": name, "base": base.resolve()}))
 
 
 def _check_sense(values, entries, problems):

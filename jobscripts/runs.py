@@ -76,16 +76,20 @@ def find_trainer(binary):
 
 def prepare(trainer, machine, layout, source, overrides, directory):
     """Plans a run. Raises Refused, in the trainer's words, where it is wrong, does not divide (code 2) or does not fit the machine's memory (3)."""
+    check_directory(directory)
     overrides = list(overrides)
     written = _written(source, overrides)
     if machine.gpus and "device.backend" not in written:
         overrides.append("device.backend=cuda")
-    own = f"output.directory={directory / 'output'}"
+    own = f"output.directory={quoted(directory / 'output')}"
     resolved = trainer.plan(source, [*overrides, own], layout.ranks, "--resolved")
     if resolved.returncode:
         raise Refused(complaint(resolved))
     text = resolved.stdout
-    if keys_of(text)["checkpoint.resume"].strip('"') == "none":
+    keys = keys_of(text)
+    if keys["output.directory"] != quoted(directory / "output"):
+        raise Refused(f"the run would write to {keys['output.directory']}, not to {quoted(directory / 'output')}: --directory names another")
+    if keys["checkpoint.resume"].strip('"') == "none":
         raise Refused("checkpoint.resume is none, so that each job would begin anew, and a run that is queued again must go on: "
                       "checkpoint.resume=auto")
     limits = {} if "device.memory_limit" in written else {"device.memory_limit": layout.device_memory or layout.memory}
@@ -97,6 +101,19 @@ def prepare(trainer, machine, layout, source, overrides, directory):
     prepared = Prepared(source, overrides, layout, directory, _left_to_the_machine(text, written), plan, resolved.stderr)
     _check_node_memory(prepared, machine)
     return prepared
+
+
+def check_directory(directory):
+    """Raises Refused where a path can be no run's, for what is in it or in the working directory."""
+    for what, path in (("the directory", directory), ("the working directory", pathlib.Path.cwd())):
+        document.check_for_script(what, path)
+    if "$" in str(directory) or os.fsencode(directory).decode(errors="replace") != str(directory):
+        raise Refused(f"the directory {directory} has a $, as of a variable that nobody has filled in, or is not UTF-8: --directory names another")
+
+
+def quoted(path):
+    """As a value of an override, which is YAML: no character of it means anything."""
+    return json.dumps(str(path), ensure_ascii=False)
 
 
 def _written(source, overrides):

@@ -58,6 +58,7 @@ def begin(arguments):
         raise Refused(f"{directory} is not empty; --directory names another")
     limit, name = document.time_option(arguments.time) or machine.time, arguments.name or directory.name
     prepared = runs.prepare(trainer, machine, layout, arguments.input.absolute(), arguments.overrides, directory)
+    document.check_for_script("the job's name", name)
     print(prepared.warnings, end="", file=sys.stderr)
     print(describe(prepared, machine, limit))
     if layout.ranks_per_node > machine.cores:

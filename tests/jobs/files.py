@@ -191,6 +191,24 @@ def own_files(trainer):
     return complaints + ([] if keeping.read(path, shape, "")["a"] == [{"b": "d"}] else ["what is whole is not read"])
 
 
+def words_for_scripts(trainer):
+    """What would break a line of a script is refused where it is written, and so is a run that would write elsewhere than it was told to."""
+    bad = """{scheduler: slurm, cores: 2, memory: 1GiB, account: "a\\nb", partition: "a\\tb", options: ["--x\\ny"], modules: ["a\\rb"],
+              environment: {"A; B": c}, time: "0:0:0"}"""
+    said = refusal(machine.load, str(write(trainer.folder / "m.yaml", bad)))
+    complaints = lacking(said, "account: ", "partition: ", "options: ", "modules: ", "environment: ", 'time: found "0:0:0"')
+    write(trainer.folder / "run.yaml", INPUT)
+    for name in ("../../evil", "a\\nb", ".", ""):
+        said = refusal(points.load, write(trainer.folder / "s.yaml", f'{{base: run.yaml, ranks: 1, name: "{name}"}}'))
+        complaints += lacking(said, "name: ", "allowed: ")
+    said = refusal(points.load, write(trainer.folder / "a\nb.yaml", "{base: run.yaml, ranks: 1}"))
+    complaints += lacking(said, "the sweep's name has a line break")
+    answer = subprocess.CompletedProcess([], 0, 'output:\n  directory: "/elsewhere"\n', "")
+    trainer_that_misreads, laptop = unittest.mock.Mock(plan=lambda *_: answer), machine.load("laptop")
+    said = refusal(runs.prepare, trainer_that_misreads, laptop, machine.lay_out(laptop, 1), trainer.folder / "run.yaml", [], pathlib.Path("/a"))
+    return complaints + lacking(said, 'the run would write to "/elsewhere", not to "/a/output"')
+
+
 def words_for_sbatch(trainer):
     """Paths with spaces, quotes and percent signs in a script's head; indices of an array."""
     cluster = machine.load(str(write(trainer.folder / "m.yaml", "{scheduler: slurm, cores: 2, memory: 1GiB, account: a b, options: [--exclusive]}")))
@@ -239,4 +257,4 @@ def shipped_sweeps(trainer):
 
 
 CHECKS = [(check.__name__, check) for check in (machines, layouts, bad_sweeps, expansion, scaling, locks, a_lock_that_goes_away, own_files,
-                                                  words_for_sbatch, jobs_of_an_array, origins, shipped_sweeps)]
+                                                  words_for_scripts, words_for_sbatch, jobs_of_an_array, origins, shipped_sweeps)]

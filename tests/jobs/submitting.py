@@ -134,6 +134,26 @@ def here(trainer):
     return complaints + expect("another way", another, 2, "--ranks, train.steps=9 cannot be changed")
 
 
+def odd_directories(trainer):
+    """What a directory's name means in YAML or to a shell does not lead elsewhere; what cannot be a path or a word of a script is refused."""
+    write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"steps": 1}})
+    complaints = []
+    for name in ("mine #2", "a: b", "it's \"q\" [x] {y} & \\ !", "50% é"):
+        directory = trainer.folder / "runs" / name
+        words = ["run.yaml", "--ranks", "1", "--directory", directory, "output.overwrite=true"]
+        complaints += expect(name, submit(trainer, *words), 0, f"done: {directory}")
+        complaints += [] if (directory / "output/run.h5").exists() else [f"{name}: there is no record"]
+    left = sorted(path.name for path in (trainer.folder / "runs").iterdir())
+    if len(left) != 4:
+        complaints.append(f"there is now {left}")
+    for words, said in ((["--directory", "runs/$HOME"], "has a $"), (["--directory", "runs/a\nb"], "the directory has a line break"),
+                        (["--name", "a\ntouch hacked\n#"], "the job's name has a line break"), (["--directory", b"runs/\xff"], "is not UTF-8"),
+                        (["--time", "0:0:0"], "--time: found 0:0:0, allowed: [days-]hours:minutes:seconds, from 0:0:1 on")):
+        words = [os.fsdecode(word) for word in words]
+        complaints += expect(f"{words}", submit(trainer, "run.yaml", "--ranks", "1", *words), 2, said)
+    return complaints + ([] if left == sorted(path.name for path in (trainer.folder / "runs").iterdir()) else ["something was written"])
+
+
 def damaged_files(trainer):
     """What is damaged is named, with what to do, and that helps; an empty state.json is no more than a sentence. So is what cannot be written."""
     write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"steps": 1}})
@@ -211,5 +231,5 @@ def stop_and_go_on(trainer):
     return complaints + ([] if "\n  time_limit: 600\n" in record["config"]["yaml"] else ["the trainer was not told of its time"])
 
 
-CHECKS = [(check.__name__, check) for check in (refusals, dry_run, sbatch_refuses, launch_lines, here, damaged_files, unwritable_state, interrupted,
-                                                  stop_and_go_on)]
+CHECKS = [(check.__name__, check) for check in (refusals, dry_run, sbatch_refuses, launch_lines, here, odd_directories, damaged_files,
+                                                  unwritable_state, interrupted, stop_and_go_on)]
