@@ -241,6 +241,23 @@ def now():
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def made_as(directory):
+    """Where a run's directory was made, which its script and its input name; None where that is here, or where nothing tells it."""
+    try:
+        job = keeping.read(directory / "job.json", {"command": [str]}, "remove it: the run goes on without, only its report needs it")
+    except FileNotFoundError:
+        return None
+    made = pathlib.Path(job["command"][-1]).parent if job["command"] else directory
+    return None if made.exists() and made.samefile(directory) else made
+
+
+def refuse_moved(directory, made, tool):
+    """Raises Refused for a directory that was made elsewhere: its scripts would act on what is there."""
+    instead = f"`{tool} {made}` goes on with that one" if made.exists() else "move it back there"
+    raise Refused(f"{directory} was made as {made}, which its scripts name, so it cannot go on from here: {instead}, or begin a run from one of its "
+                  "checkpoints (checkpoint.resume=PATH)")
+
+
 # ---- starting --------------------------------------------------------------------------------------------------------
 
 

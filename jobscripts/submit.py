@@ -104,6 +104,9 @@ def go_on(arguments):
     if state == "done":
         print(f"{directory}: is done")
         return 0
+    made = runs.made_as(directory)
+    if made:
+        runs.refuse_moved(directory, made, "submit.py")
     queues = machines.load(directory / "machine.yaml").slurm
     if arguments.dry_run:
         print(f"{directory}: {state}; would be {'queued' if queues else 'run'} again:\n\n{(directory / 'job.sh').read_text()}", end="")

@@ -67,6 +67,7 @@ def expand(arguments, file, directory):
     former = sweeps.read(directory)
     chosen = arguments.machine or file.machine
     if former:
+        sweeps.check_place(former, directory)
         check_unchanged(arguments, file, directory, former)
         machine = machines.load(directory / "machine.yaml", former["machine"])
         trainer, limit = runs.find_trainer(directory / "bin/quadrille"), former["time"]
@@ -99,6 +100,8 @@ def go_on(arguments):
     sweep = sweeps.read(directory)
     if sweep is None:
         raise Refused(f"{directory}: no sweep has been begun there: it has no sweep.json")
+    if not arguments.status:  # which only looks
+        sweeps.check_place(sweep, directory)
     given = [f"--{name}" for name in ("machine", "time", "directory", "binary") if getattr(arguments, name) is not None]
     if given:
         raise Refused(f"{directory} goes on as it was begun: {', '.join(given)} cannot be changed")

@@ -75,6 +75,13 @@ def read(directory):
         return None
 
 
+def check_place(sweep, directory):
+    """Raises Refused where the directory is not where the sweep was made: its points' scripts act on what is there."""
+    made = next((runs.made_as(directory / point["directory"]) for point in kept(sweep)), None)
+    if made:
+        runs.refuse_moved(directory, made.parents[1], "sweep.py")
+
+
 def said_at_first(directory, keys):
     """{key: what the sweep's file said of it when it was last read}, None where it said nothing."""
     entries = document.read(directory / "sweep.yaml", document.Problems(directory / "sweep.yaml"))

@@ -154,6 +154,21 @@ def odd_directories(trainer):
     return complaints + ([] if left == sorted(path.name for path in (trainer.folder / "runs").iterdir()) else ["something was written"])
 
 
+def moved(trainer):
+    """A directory that was moved or copied does not act on the one that it was made as; by a link it is the same one."""
+    write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"steps": 1}})
+    directory, other = trainer.folder / "runs/one", trainer.folder / "runs/other"
+    complaints = expect("one", submit(trainer, "run.yaml", "--ranks", "1", "--directory", directory), 0, "done: ")
+    write(directory / "state.json", (directory / "state.json").read_text().replace('"done"', '"failed"'))
+    shutil.copytree(directory, other)
+    complaints += expect("a copy", submit(trainer, other), 2, f"{other} was made as {directory}", f"`submit.py {directory}` goes on with that one")
+    shutil.rmtree(other)
+    directory.rename(other)
+    complaints += expect("moved", submit(trainer, other), 2, f"{other} was made as {directory}", "move it back there")
+    directory.symlink_to(other)
+    return complaints + expect("a link", submit(trainer, other), 0, "done: ")
+
+
 def damaged_files(trainer):
     """What is damaged is named, with what to do, and that helps; an empty state.json is no more than a sentence. So is what cannot be written."""
     write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"steps": 1}})
@@ -167,6 +182,12 @@ def damaged_files(trainer):
     write(directory / "state.json", "")
     complaints += expect("an empty state", submit(trainer, *words), 2, "goes on with it") + expect("so", submit(trainer, directory), 0, "done: ")
     complaints += [] if "state.json is damaged" in (directory / "log.txt").read_text() else ["the log does not tell of it"]
+    for text in ("", "{", "null", '{"command": "x"}'):
+        write(directory / "state.json", "{}")
+        write(directory / "job.json", text)
+        complaints += expect(f"job.json '{text}'", submit(trainer, directory), 5, "job.json is damaged: ", "remove it")
+    (directory / "job.json").unlink()
+    complaints += expect("removed", submit(trainer, directory), 0, "done: ")
     write(directory / "machine.yaml", CLUSTER)
     write(directory / "state.json", "{}")
     write(directory / "jobs.json", "[1]")
@@ -231,5 +252,5 @@ def stop_and_go_on(trainer):
     return complaints + ([] if "\n  time_limit: 600\n" in record["config"]["yaml"] else ["the trainer was not told of its time"])
 
 
-CHECKS = [(check.__name__, check) for check in (refusals, dry_run, sbatch_refuses, launch_lines, here, odd_directories, damaged_files,
+CHECKS = [(check.__name__, check) for check in (refusals, dry_run, sbatch_refuses, launch_lines, here, odd_directories, moved, damaged_files,
                                                   unwritable_state, interrupted, stop_and_go_on)]

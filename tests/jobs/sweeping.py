@@ -95,11 +95,11 @@ def grown_from_below(trainer):
     return complaints + ([] if before == (trainer.folder / "runs/s-sweep/sweep.json").read_text() else ["sweep.json has changed"])
 
 
-def damaged_files(trainer):
-    """One damaged state.json stops no other point; a damaged sweep.json is named, and made again."""
+def damaged_or_moved(trainer):
+    """One damaged state.json stops no other point; a damaged sweep.json is named, and made again; a copy does not act on the original."""
     write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"steps": 1}})
     write(trainer.folder / "s.yaml", {"base": "run.yaml", "ranks": 1, "vary": {"train.seed": [1, 2]}})
-    directory = trainer.folder / "runs/s-sweep"
+    directory, other = trainer.folder / "runs/s-sweep", trainer.folder / "runs/other"
     complaints = expect("first", sweep(trainer, "s.yaml"), 0, "2 done")
     (folders(trainer)[0] / "state.json").write_text("")
     complaints += expect("status", sweep(trainer, directory, "--status"), 0, "1 done, 1 killed", "state.json is damaged: it is empty")
@@ -113,7 +113,11 @@ def damaged_files(trainer):
     complaints += expect("made again", sweep(trainer, "s.yaml"), 0, "2 done")
     if [state(folder)["attempts"] for folder in folders(trainer)] != [0, 1] or (directory / "sweep.json").read_text() != whole:
         complaints.append(f"{[state(folder) for folder in folders(trainer)]}")
-    return complaints
+    (folders(trainer)[0] / "state.json").unlink()
+    directory.rename(other)
+    for words in ((other,), ("s.yaml", "--directory", other)):
+        complaints += expect(f"moved: {words}", sweep(trainer, *words), 2, f"{other} was made as {directory}", "move it back there")
+    return complaints + expect("only looked at", sweep(trainer, other, "--status"), 0, "1 done, 1 waiting")
 
 
 def unwritable(trainer):
@@ -215,4 +219,4 @@ def failures(trainer):
     return complaints + ([] if left == ["s-sweep"] else [f"there is now {left}"])
 
 
-CHECKS = [(check.__name__, check) for check in (whole, grown_from_below, damaged_files, unwritable, killed, two_at_once, stopped, failures)]
+CHECKS = [(check.__name__, check) for check in (whole, grown_from_below, damaged_or_moved, unwritable, killed, two_at_once, stopped, failures)]
