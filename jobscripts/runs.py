@@ -49,6 +49,7 @@ class Prepared:
     overrides: list
     layout: object  # machine.Layout
     directory: pathlib.Path
+    checkpoints: pathlib.Path  # checkpoint.directory
     input: str  # resolved
     plan: dict
     warnings: str
@@ -98,7 +99,8 @@ def prepare(trainer, machine, layout, source, overrides, directory):
     if "device.threads" not in written:
         limits["device.threads"] = layout.threads
     plan = _plan(trainer, text, [f"{key}={value}" for key, value in limits.items()], layout)
-    prepared = Prepared(source, overrides, layout, directory, _left_to_the_machine(text, written), plan, resolved.stderr)
+    checkpoints = pathlib.Path(json.loads(keys["checkpoint.directory"])).absolute()
+    prepared = Prepared(source, overrides, layout, directory, checkpoints, _left_to_the_machine(text, written), plan, resolved.stderr)
     _check_node_memory(prepared, machine)
     return prepared
 

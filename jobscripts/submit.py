@@ -59,7 +59,7 @@ def begin(arguments):
     limit, name = document.time_option(arguments.time) or machine.time, arguments.name or directory.name
     prepared = runs.prepare(trainer, machine, layout, arguments.input.absolute(), arguments.overrides, directory)
     document.check_for_script("the job's name", name)
-    print(prepared.warnings, end="", file=sys.stderr)
+    print(prepared.warnings + of_another(prepared.checkpoints), end="", file=sys.stderr)
     print(describe(prepared, machine, limit))
     if layout.ranks_per_node > machine.cores:
         cores = f"{machine.cores} core{'s' * (machine.cores > 1)}"
@@ -78,6 +78,12 @@ def begin(arguments):
         (directory / "job.sh").unlink()
         rest = f"nothing was queued, and {directory} is no run's yet: the same command, put right, begins it"
         raise Refused(f"{refused}\n{rest}", refused.code) from None
+
+
+def of_another(checkpoints):
+    """What there is to say of a checkpoint.directory in which a new run finds steps that are none of its own."""
+    steps = sorted(path.name for path in checkpoints.glob("step-*")) if checkpoints.is_dir() else []
+    return f"checkpoint.directory {checkpoints} holds {steps[-1]} of another run, and checkpoint.resume=auto goes on from it\n" if steps else ""
 
 
 def describe(prepared, machine, limit):

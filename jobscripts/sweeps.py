@@ -120,6 +120,8 @@ class Planner:
         try:
             layout = machines.lay_out(self.machine, ranks=point["ranks"])
             prepared = runs.prepare(self.trainer, self.machine, layout, self.file.base, point["overrides"], place)
+            if not prepared.checkpoints.is_relative_to(place):
+                raise Refused(f"checkpoint.directory is {prepared.checkpoints}, where points would go on from each other's: not in a sweep")
         except Refused as refused:
             return point | {"dropped": self.in_words_of_the_file(str(refused))}, None
         place = {"nodes": layout.nodes, "ranks_per_node": layout.ranks_per_node, "directory": str(place.relative_to(self.directory))}

@@ -229,6 +229,15 @@ def interrupted(trainer):
     return complaints + expect("before it listens", end(process, 100), 75, "stopped: ", "stopped before it had begun", "goes on from here")
 
 
+def checkpoints_of_another(trainer):
+    """A new run that finds another's steps in its checkpoint.directory is told so."""
+    write(trainer.folder / "run.yaml", INPUT)
+    words = ["run.yaml", "--ranks", "1", "checkpoint.directory=steps", "--dry-run"]
+    complaints = [] if "of another run" not in submit(trainer, *words)[2] else ["it is told without any"]
+    (trainer.folder / "steps/step-00000006").mkdir(parents=True)
+    return complaints + expect("another's", submit(trainer, *words), 0, f"{trainer.folder / 'steps'} holds step-00000006 of another run")
+
+
 def stop_and_go_on(trainer):
     """A rank that gets SIGUSR1: the run goes on at once. submit.py that gets SIGTERM: it saves, stops, and goes on when it is asked to."""
     write(trainer.folder / "run.yaml", INPUT)
@@ -252,5 +261,5 @@ def stop_and_go_on(trainer):
     return complaints + ([] if "\n  time_limit: 600\n" in record["config"]["yaml"] else ["the trainer was not told of its time"])
 
 
-CHECKS = [(check.__name__, check) for check in (refusals, dry_run, sbatch_refuses, launch_lines, here, odd_directories, moved, damaged_files,
-                                                  unwritable_state, interrupted, stop_and_go_on)]
+CHECKS = [(check.__name__, check) for check in (refusals, dry_run, sbatch_refuses, launch_lines, here, odd_directories, moved,
+                                                  damaged_files, unwritable_state, interrupted, checkpoints_of_another, stop_and_go_on)]

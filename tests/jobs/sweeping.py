@@ -95,6 +95,19 @@ def grown_from_below(trainer):
     return complaints + ([] if before == (trainer.folder / "runs/s-sweep/sweep.json").read_text() else ["sweep.json has changed"])
 
 
+def own_checkpoints(trainer):
+    """Points that would share a checkpoint.directory would go on from each other's steps, so they are dropped, wherever it is named."""
+    write(trainer.folder / "run.yaml", INPUT)
+    write(trainer.folder / "named.yaml", INPUT | {"checkpoint": {"directory": "steps"}})
+    named = {"checkpoint.directory": "steps"}
+    complaints, said = [], f"checkpoint.directory is {trainer.folder / 'steps'}, where points would go on"
+    for what, change in (("base", {"base": "named.yaml"}), ("fixed", {"fixed": named}), ("an axis", {"vary": {"way": {"a": {}, "b": named}}})):
+        write(trainer.folder / "s.yaml", {"base": "run.yaml", "ranks": 1} | change)
+        ended = sweep(trainer, "s.yaml", "--dry-run")
+        complaints += expect(what, ended, 0 if what == "an axis" else 2, said)
+    return complaints
+
+
 def damaged_or_moved(trainer):
     """One damaged state.json stops no other point; a damaged sweep.json is named, and made again; a copy does not act on the original."""
     write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"steps": 1}})
@@ -219,4 +232,5 @@ def failures(trainer):
     return complaints + ([] if left == ["s-sweep"] else [f"there is now {left}"])
 
 
-CHECKS = [(check.__name__, check) for check in (whole, grown_from_below, damaged_or_moved, unwritable, killed, two_at_once, stopped, failures)]
+CHECKS = [(check.__name__, check) for check in (whole, grown_from_below, own_checkpoints, damaged_or_moved, unwritable, killed, two_at_once, stopped,
+                                                  failures)]
