@@ -215,7 +215,7 @@ def derive(sweep, base, factor):
 
 def identity(point):
     """What makes two points the same."""
-    return point["ranks"], tuple(point["overrides"]), point["repetition"]
+    return _place(point), tuple(point["overrides"])
 
 
 def made_otherwise(former, new):

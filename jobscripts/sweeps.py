@@ -27,7 +27,8 @@ from document import Refused
 SCHEMA = "quadrille-sweep-1"
 POINT = {"index": int, "name": str, "at": dict, "repetition": int, "ranks": int, "overrides": [str], "dropped": (str, type(None)),
          "nodes": (int, type(None)), "ranks_per_node": (int, type(None)), "directory": (str, type(None))}
-SHAPE = {"schema": str, "name": str, "machine": str, "time": (str, type(None)), "points": [POINT]}
+SHAPE = {"schema": str, "name": str, "machine": str, "time": (str, type(None)), "repetitions": int, "axes": [{"name": str, "values": [object]}],
+         "points": [POINT]}
 REMEDY = "remove it, and the same command with the sweep's file makes it again; points that it makes as before keep what they have done"
 
 
@@ -169,10 +170,11 @@ def expand(file, directory, trainer, machine, time, dry):
     former = read(directory)
     if former and not filecmp.cmp(file.base, directory / "base.yaml", shallow=False):
         raise Refused(f"{file.base} is not what it was when {directory} was begun, so points would not compare; --directory names another")
+    axes = _axes(file, former["axes"] if former else [], directory)
     planned, prepared = Planner(file, directory, trainer, machine).plan_new(former["points"] if former else [])
     sweep = {"schema": SCHEMA, "name": file.name, "about": file.about, "kind": file.kind, "scales": file.scales, "grows": file.grows,
              "base": str(file.base), "commit": trainer.commit, "version": trainer.version, "machine": machine.name,
-             "time": time, "axes": _axes(file), "repetitions": file.repetitions, "points": planned}
+             "time": time, "axes": axes, "repetitions": max(file.repetitions, former["repetitions"] if former else 1), "points": planned}
     if not dry and kept(sweep):
         if not former:
             runs.write_tools(directory, trainer, machine)
@@ -184,8 +186,15 @@ def expand(file, directory, trainer, machine, time, dry):
     return sweep
 
 
-def _axes(file):
-    return [{"name": "ranks", "values": file.ranks}, *({"name": axis.name, "values": [plain for plain, _ in axis.values]} for axis in file.vary)]
+def _axes(file, former, directory):
+    """The axes with all values that points have: those that were there, and behind them the file's others. Raises Refused where they are others."""
+    asked = {"ranks": file.ranks} | {axis.name: [plain for plain, _ in axis.values] for axis in file.vary}
+    names = [axis["name"] for axis in former] or list(asked)
+    if set(names) != set(asked):
+        raise Refused(f"{directory} was begun with the axes {', '.join(names)}, and {file.path} has {', '.join(asked)}, so points would not compare; "
+                      "--directory names another")
+    values = {axis["name"]: axis["values"] for axis in former} if former else asked
+    return [{"name": name, "values": list({json.dumps(value): value for value in values[name] + asked[name]}.values())} for name in names]
 
 
 # ---- what waits ------------------------------------------------------------------------------------------------------

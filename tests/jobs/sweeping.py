@@ -108,6 +108,23 @@ def own_checkpoints(trainer):
     return complaints
 
 
+def grown_otherwise(trainer):
+    """What a file no longer has, points that are there still tell of; a bundle that is called otherwise is another point, an axis another sweep."""
+    write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"steps": 1}})
+    file = {"base": "run.yaml", "ranks": [1, 2], "repetitions": 2, "vary": {"way": {"good": {}}}}
+    write(trainer.folder / "s.yaml", file)
+    directory = trainer.folder / "runs/s-sweep"
+    complaints = expect("first", sweep(trainer, "s.yaml"), 0, "4 done")
+    write(trainer.folder / "s.yaml", file | {"ranks": 2, "repetitions": 1, "vary": {"way": {"better": {}}}})
+    complaints += expect("then", sweep(trainer, "s.yaml"), 0, "5 done")
+    found = read(directory)
+    axes = [{"name": "ranks", "values": [1, 2]}, {"name": "way", "values": ["good", "better"]}]
+    if found["axes"] != axes or found["repetitions"] != 2 or found["points"][4]["name"] != "ranks=2 way=better":
+        complaints.append(f"{found}")
+    write(trainer.folder / "s.yaml", file | {"vary": {"path": {"good": {}}}})
+    return complaints + expect("an axis", sweep(trainer, "s.yaml"), 2, "was begun with the axes ranks, way, and ", "has ranks, path, so points")
+
+
 def damaged_or_moved(trainer):
     """One damaged state.json stops no other point; a damaged sweep.json is named, and made again; a copy does not act on the original."""
     write(trainer.folder / "run.yaml", INPUT | {"train": INPUT["train"] | {"steps": 1}})
@@ -232,5 +249,5 @@ def failures(trainer):
     return complaints + ([] if left == ["s-sweep"] else [f"there is now {left}"])
 
 
-CHECKS = [(check.__name__, check) for check in (whole, grown_from_below, own_checkpoints, damaged_or_moved, unwritable, killed, two_at_once, stopped,
-                                                  failures)]
+CHECKS = [(check.__name__, check) for check in (whole, grown_from_below, own_checkpoints, grown_otherwise, damaged_or_moved,
+                                                  unwritable, killed, two_at_once, stopped, failures)]
