@@ -1,4 +1,4 @@
-"""The run record and the trace as numpy arrays: the one Python module that knows their layout (src/record/README.md).
+"""The run record and the trace as numpy arrays. Their layout, by which each file is checked when it is opened, is layout.py's.
 
     import record
     run = record.load("runs/quickstart")
@@ -9,6 +9,7 @@ What cannot be read raises RecordError, a sentence for the user. Checksums are l
 """
 import dataclasses
 import fcntl
+import math
 import os
 import pathlib
 import re
@@ -16,6 +17,8 @@ import sys
 
 import h5py
 import numpy
+
+import layout
 
 RUN_SCHEMA, TRACE_SCHEMA = "quadrille-run-1", "quadrille-trace-1"
 MISSING, DAMAGED = 2, 5  # exit codes, as quadrille's
@@ -115,13 +118,9 @@ class Record:
 
     def up_to(self, step):
         """The same run, with the rows up to this step."""
-        kept, evaluated = self.step <= step, self.evaluation_step <= step
-        rows = {name: getattr(self, name)[kept] for name in (*STEP_COLUMNS, "time", "wire_busy", "wire_exposed", "compute_beside", "compute_alone")}
-        return dataclasses.replace(self, **rows, **{name: getattr(self, name)[evaluated] for name in EVALUATION_COLUMNS})
-
-
-STEP_COLUMNS = ("step", "loss", "grad_norm", "clip_factor", "learning_rate", "loss_scale", "tokens", "seconds", "data_hash", "residual_norm")
-EVALUATION_COLUMNS = ("evaluation_step", "evaluation_loss", "evaluation_seconds")
+        kept = {"step": self.step <= step, "evaluation": self.evaluation_step <= step}
+        tables = [(row.field, row.dims.split()[0]) for row in layout.RUN if isinstance(row, layout.Dataset) and row.dims]
+        return dataclasses.replace(self, **{field: getattr(self, field)[kept[dim]] for field, dim in tables if dim in kept})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,8 +198,8 @@ def load(path):
     path = _existing(path)
     if path.is_dir():
         path = newest(path)
-    run = _read(path, RUN_SCHEMA, _record)
-    _check_shapes(run, path)
+    run = Record(**_read(path, RUN_SCHEMA, layout.RUN), path=path)
+    _check_grid(run)
     return run
 
 
@@ -223,11 +222,10 @@ def load_trace(path):
         if not beside:
             raise RecordError(f"{path} holds no trace.h5; run with output.trace=true", MISSING)
         path = beside[0]
-    trace = _read(path, TRACE_SCHEMA, _trace)
-    for index, names, count in ((trace.queue, trace.queues, trace.step), (trace.op, trace.ops, trace.step),
-                                (trace.memory_tier, trace.tiers, trace.memory_time), (trace.memory_op, trace.ops, trace.memory_time)):
-        if len(index) != len(count) or (len(index) and not 0 <= index.min() <= index.max() < len(names)):
-            raise RecordError(f"{path} is damaged: its tables do not belong together")
+    trace = Trace(**_read(path, TRACE_SCHEMA, layout.TRACE))
+    early = numpy.flatnonzero(trace.end < trace.begin)
+    if len(early):
+        raise RecordError(f"{path} is damaged: event {early[0]} begins at {trace.begin[early[0]]} s and ends at {trace.end[early[0]]} s")
     return trace
 
 
@@ -238,89 +236,25 @@ def _existing(path):
     return path
 
 
-def _read(path, schema, reader):
-    """What `reader` makes of the file; every way in which it can be none is a RecordError."""
+def _read(path, schema, rows):
+    """{field: value} of a file of that schema, by the rows of its layout; every way in which it can be none is a RecordError."""
     try:
         with h5py.File(path, "r") as file:
-            found = file.attrs.get("schema", "no schema")
+            found = layout.attribute(file, layout.SCHEMA)
             if found != schema:
                 kind = {RUN_SCHEMA: "a run's record", TRACE_SCHEMA: "a trace"}.get(found, f"a file of another layout ({found})")
                 raise RecordError(f"{path} is {kind}, and what is read here is {schema}", MISSING if found in (RUN_SCHEMA, TRACE_SCHEMA) else DAMAGED)
-            return reader(file)
-    except KeyError as error:
-        raise RecordError(f"{path} is damaged, or of another version: {error.args[0]}") from error
-    except (OSError, RuntimeError, TypeError, ValueError) as error:
+            return layout.read(file, rows)
+    except layout.Damage as error:
+        raise RecordError(f"{path} is damaged, or of another version: {error}") from error
+    except (OSError, RuntimeError) as error:
         raise RecordError(f"{path} cannot be read, it is damaged or no HDF5 file: {str(error).splitlines()[0]}") from error
 
 
-def _record(f):
-    steps = {name: f["steps"][name][()] for name in STEP_COLUMNS}
-    return Record(
-        **{name: f.attrs[name] for name in ("schema", "version", "git_commit", "command", "start_time")},
-        **steps,
-        exit_code=int(f.attrs["exit_code"]),
-        complete=bool(f.attrs["complete"]),
-        config_yaml=f["config"].attrs["yaml"],
-        environment=dict(f["environment"].attrs),
-        choices=dict(f["choices"].attrs),
-        coordinates=f["grid/coordinates"][()],
-        hosts=_names(f["grid/hosts"]),
-        evaluation_step=f["evaluation/step"][()],
-        evaluation_loss=f["evaluation/loss"][()],
-        evaluation_seconds=f["evaluation/seconds"][()],
-        categories=_names(f["time/categories"]),
-        time=f["time/seconds"][()],
-        tiers=_names(f["memory/tiers"]),
-        books=_names(f["memory/books"]),
-        predicted_peak=f["memory/predicted_peak"][()],
-        measured_peak=f["memory/measured_peak"][()],
-        reserved=f["memory/reserved"][()],
-        huge_pages=f["memory/huge_pages"][()],
-        shared=f["memory/shared"][()],
-        process_peak=f["memory/process_peak"][()],
-        wire_axes=_names(f["wire/axes"]),
-        wire_predicted=f["wire/predicted"][()],
-        wire_sent=f["wire/sent"][()],
-        wire_uncompressed=f["wire/uncompressed"][()],
-        wire_busy=f["wire/busy"][()],
-        wire_exposed=f["wire/exposed"][()],
-        compute_beside=f["wire/compute_beside"][()],
-        compute_alone=f["wire/compute_alone"][()],
-        wire_estimated=bool(f["wire/sent"].attrs["estimated"]),
-        copy_queues=_names(f["copies/queues"]),
-        copies_predicted=f["copies/predicted"][()],
-        copies_moved=f["copies/moved"][()],
-        model_flops=float(f["flops/model"][()]),
-        hardware_flops=float(f["flops/hardware"][()]),
-        continues=str(f.attrs.get("continues", "")),
-        continues_after=int(f.attrs.get("continues_after", 0)),
-        path=pathlib.Path(f.filename),
-    )
-
-
-def _check_shapes(run, path):
-    """Raises RecordError where tables do not belong together."""
-    sizes = {"step": len(run.step), "rank": len(run.coordinates), "category": len(run.categories), "tier": len(run.tiers), "book": len(run.books),
-             "axis": len(run.wire_axes), "queue": len(run.copy_queues), "evaluation": len(run.evaluation_step)}
-    shapes = {"step": STEP_COLUMNS, "evaluation": EVALUATION_COLUMNS, "step rank category": ("time",),
-              "rank tier book": ("predicted_peak", "measured_peak"), "rank tier": ("reserved", "huge_pages"), "rank": ("shared", "process_peak"),
-              "rank axis": ("wire_predicted", "wire_sent", "wire_uncompressed"), "step rank axis": ("wire_busy", "wire_exposed"),
-              "step rank": ("compute_beside", "compute_alone"), "rank queue": ("copies_predicted", "copies_moved")}
-    for dims, names in shapes.items():
-        wanted = tuple(sizes[dim] for dim in dims.split())
-        for name in names:
-            if getattr(run, name).shape != wanted:
-                raise RecordError(f"{path} is damaged: its table {name} has the shape {getattr(run, name).shape}, where others make it {wanted}")
-    if run.coordinates.shape != (sizes["rank"], 4) or len(run.hosts) != sizes["rank"]:
-        raise RecordError(f"{path} is damaged: it has coordinates of {sizes['rank']} ranks and hosts of {len(run.hosts)}")
-
-
-def _trace(f):
-    columns = {name: f["trace"][name][()] for name in ("step", "rank", "queue", "op", "begin", "end")}
-    memory = {f"memory_{name}": f["memory"][name][()] for name in ("rank", "tier", "op", "time", "bytes")}
-    return Trace(queues=_names(f["trace/queues"]), ops=_names(f["trace/ops"]), **columns,
-                 tiers=_names(f["memory/tiers"]), books=_names(f["memory/books"]), **memory)
-
-
-def _names(dataset):
-    return [str(name) for name in dataset.asstr()[()]]
+def _check_grid(run):
+    """Raises RecordError where ranks are not one at each place of a grid."""
+    extents = [int(extent) for extent in run.coordinates.max(axis=0, initial=-1) + 1]
+    places = len(numpy.unique(run.coordinates, axis=0))
+    if not run.ranks or math.prod(extents) != run.ranks or places != run.ranks:
+        raise RecordError(f"{run.path} is damaged: grid/coordinates has {run.ranks} ranks at {places} places, where its grid of "
+                          f"{' x '.join(map(str, extents))} has {math.prod(extents)}")

@@ -18,6 +18,7 @@ except ImportError as error:
 
 root, writer = pathlib.Path(sys.argv[1]), sys.argv[2]
 sys.path.insert(0, str(root / "postproc"))
+import layout  # noqa: E402
 import record  # noqa: E402
 import trace  # noqa: E402
 
@@ -43,6 +44,17 @@ def check_datasets(file):
         assert len(data.attrs["description"]) > 10, f"{path}: no description"
         types = {"int64": numpy.dtype("<i8"), "double": numpy.dtype("<f8"), "string": numpy.dtype("O")}
         assert data.dtype == types[kind], f"{path}: type {data.dtype}, documented {kind}"
+
+
+def check_rows():
+    """postproc/layout.py has a row for each documented dataset, of its shape and type, and for each attribute."""
+    kinds = {"i8": "int64", "f8": "double", "O": "string"}
+    rows = {"/" + row.path: (", ".join(row.dims.split()) or "scalar", kinds[row.kind.type]) for row in layout.RUN if isinstance(row, layout.Dataset)}
+    wanted = {path: (shape, kind) for path, (shape, kind, _) in documented().items()}
+    assert rows == wanted, sorted(set(rows.items()) ^ set(wanted.items()))
+    text = (root / "src/record/README.md").read_text().split("## Datasets")[0]
+    missing = [row for row in layout.RUN if isinstance(row, layout.Attribute) and f"`{row.name}`" not in text]
+    assert not missing, missing
 
 
 def check_attributes(file):
@@ -105,6 +117,7 @@ with tempfile.TemporaryDirectory() as name:
     with h5py.File(directory / "run.h5", "r") as file:
         check_datasets(file)
         check_attributes(file)
+    check_rows()
     check_loading(directory)
     check_timeline(directory)
     check_timeline_answers(directory)
