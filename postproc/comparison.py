@@ -1,5 +1,6 @@
 """What changed between two runs, as numbers and tables. Pure functions of two record.Record; compare.py prints and draws them."""
 import dataclasses
+import math
 
 import numpy
 
@@ -72,7 +73,7 @@ NAMES = ("output.directory", "checkpoint.directory")  # keys that name a run, an
 
 
 def changed_inputs(a, b):
-    rows = [(key, _word(one), _word(other)) for key, one, other in inputs.differences(a.config_yaml, b.config_yaml) if key not in NAMES]
+    rows = [(key, _word(one), _word(other)) for key, one, other in inputs.differences(inputs.of(a), inputs.of(b)) if key not in NAMES]
     return Table("inputs", "The inputs, where they differ", "", [Column("key"), Column("A"), Column("B")], rows)
 
 
@@ -94,10 +95,14 @@ def speeds(a, b):
     for name, unit, of in (("throughput", "tokens/s", lambda run: ledgers.speed(run).tokens_per_second),
                            ("time of a step", "s", lambda run: run.seconds)):
         (low, one, high), (low_b, other, high_b) = (numpy.quantile(of(run)[ledgers.warm(run)], [0.25, 0.5, 0.75]).tolist() for run in (a, b))
-        rows.append((name, unit, one, low, high, other, low_b, high_b, other / one))
-    columns = [Column("what"), Column("unit"), *(Column(f"{of}{part}", "", look.digits) for of in "AB" for part in ("", " from", " to")),
-               Column("B ÷ A", "", look.digits)]
+        rows.append((name, unit, one, low, high, other, low_b, high_b, other / one if one else float("nan")))
+    columns = [Column("what"), Column("unit"), *(Column(f"{of}{part}", "", _measured) for of in "AB" for part in ("", " from", " to")),
+               Column("B ÷ A", "", _measured)]
     return Table("speeds", "Speed: medians of the steps, and from where to where their middle half reaches", "", columns, rows)
+
+
+def _measured(value):
+    return "not measured" if math.isnan(value) else look.digits(value)
 
 
 def times(a, b):

@@ -150,9 +150,8 @@ class Page:
                 f"<p>{html.escape(self.subtitle)}</p></header>\n{navigation}\n{body}</body></html>\n")
 
     def write(self, path):
-        path = pathlib.Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.html(), encoding="utf-8")
+        """Into a folder that is there. Raises OSError."""
+        pathlib.Path(path).write_text(self.html(), encoding="utf-8")
 
     def write_figures(self, folder):
         """NAME.png and NAME.pdf of every figure; their captions in captions.txt."""

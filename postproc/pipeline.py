@@ -143,10 +143,10 @@ class Expected:
 
 def expected(run):
     """Of a record.Record."""
-    settings = inputs.flat(run.config_yaml)
+    settings = inputs.of(run)
     stages = int(run.coordinates[:, 2].max()) + 1
-    schedule, microbatches = settings.get("pipeline.schedule", "?"), int(settings.get("train.gradient_accumulation_steps", 1))
-    return Expected(schedule, stages, microbatches, *theory(schedule, stages, microbatches, int(settings.get("pipeline.virtual_stages", 1))))
+    schedule, microbatches = settings.get("pipeline.schedule", "?"), settings.get("train.gradient_accumulation_steps", 1)
+    return Expected(schedule, stages, microbatches, *theory(schedule, stages, microbatches, settings.get("pipeline.virtual_stages", 1)))
 
 
 # ---- memory over a step --------------------------------------------------------------------------------------------------

@@ -61,24 +61,30 @@ def chapter(page, heading, plan, prefix):
 
 
 def _read(path):
-    plan = inputs.read_json(path, "plan")
+    return _checked(inputs.read_json(path, "plan"), path)
+
+
+def _checked(plan, source):
     missing = [key for key in ("programs", "fits", "suggestions", "memory_limit", "host_memory_limit", "pipeline") if key not in plan]
     if missing:
-        raise RecordError(f"{path} is no plan (quadrille plan --json): it is without {', '.join(missing)}", DAMAGED)
+        raise RecordError(f"{source} is, or printed, no plan (quadrille plan --json): it is without {', '.join(missing)}", DAMAGED)
     return plan
 
 
 def ask(path, overrides=(), ranks=None, binary=None):
     """The plan of an input, by the binary. Raises RecordError with its words and its exit code where it refuses the input."""
     binary = binary or _binary()
-    command = [str(binary), "plan", str(path), *overrides, *(["--ranks", str(ranks)] if ranks else []), "--json"]
+    command = [str(binary), "plan", str(path), *overrides, *(["--ranks", str(ranks)] if ranks is not None else []), "--json"]
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
         raise RecordError(f"{binary} does not start: {error.strerror}", MISSING) from error
     if result.returncode not in (0, 3):
         raise RecordError(f"the plan of {path} was refused (exit code {result.returncode}):\n{result.stderr.strip()}", result.returncode or DAMAGED)
-    return json.loads(result.stdout)
+    try:
+        return _checked(json.loads(result.stdout), binary)
+    except ValueError as error:
+        raise RecordError(f"{binary} is no quadrille: what it printed for the plan of {path} is no plan ({error})", MISSING) from error
 
 
 def _binary():

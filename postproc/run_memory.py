@@ -41,7 +41,7 @@ def books(run):
 
 
 def _limit(plot, run, divisor):
-    limit = inputs.bytes_of(inputs.flat(run.config_yaml).get("device.memory_limit"))
+    limit = inputs.bytes_of(inputs.of(run).get("device.memory_limit"))
     if limit and limit < 4 * divisor * plot.get_xlim()[1]:  # a limit far off, as one derived from the machine is, would crush the bars
         plot.axvline(limit / divisor, color=look.RED, linewidth=1.2, linestyle="--", label="device.memory_limit")
 

@@ -51,7 +51,8 @@ def _moves_caption(run, moves):
     if timed:
         worst = max(timed, key=lambda m: m.exposed)
         step = float(ledgers.time_by_rank(run).sum(axis=1).mean())
-        text += f" The most exposed is {worst.axes}: {look.second_text(worst.exposed)}, {look.percent_text(worst.exposed / step)} of a step."
+        text += f" The most exposed is {worst.axes}: {look.second_text(worst.exposed)}, "
+        text += f"{look.percent_text(worst.exposed / step)} of a step." if step > 0 else "of a step whose time was not measured."
     late = [m.axes for m in timed if m.exposed > 1.01 * m.busy]
     if late:
         text += f" {began_late(late)}"

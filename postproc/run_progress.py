@@ -104,7 +104,7 @@ def gradients(runs):
 
 
 def _mark_clipping(plot, run, norms):
-    limit = inputs.flat(run.config_yaml).get("train.clip_grad")
+    limit = inputs.of(run).get("train.clip_grad")
     finite = norms[numpy.isfinite(norms)]
     if isinstance(limit, (int, float)) and limit > 0 and len(finite) and finite.max() > limit / 2:
         plot.axhline(limit, color=look.BLACK, linewidth=0.8, linestyle="--", label=f"train.clip_grad {limit:g}")

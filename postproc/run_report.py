@@ -111,7 +111,7 @@ def _going_on(runs):
 def summary(runs, peak=0.0):
     """The run in a dozen figures."""
     run = runs[-1]
-    settings = inputs.flat(run.config_yaml)
+    settings = inputs.of(run)
     done = int(run.step[-1]) if len(run.step) else 0
     rows = [("steps", f"{done} of {settings.get('train.steps', '?')}, {'complete' if run.complete else 'not complete'}"),
             ("exit code", "none yet" if run.exit_code < 0 else str(run.exit_code)),

@@ -4,7 +4,7 @@ import numpy
 import ledgers
 import look
 import pipeline
-from page import Column, Figure, Table
+from page import Column, Figure, Note, Table
 
 MOST_BARS = 64
 WORK = ("compute", "optimizer")
@@ -105,8 +105,11 @@ def bubble(run):
     expected = pipeline.expected(run)
     stages = expected.stages
     seconds = ledgers.time_by_rank(run)
-    idle = _share_by_stage(run, seconds, ["pipeline_idle"], stages)
-    message = _share_by_stage(run, seconds, ["exposed_pp"], stages)
+    whole = _seconds_by_stage(run, seconds, [name for name in run.categories if name not in ledgers.BESIDE_STAGES], stages)
+    if not (whole > 0).all():
+        return Note("No bubble.", "The time of the steps was not measured: it is 0 on a stage.")
+    idle = _seconds_by_stage(run, seconds, ["pipeline_idle"], stages) / whole
+    message = _seconds_by_stage(run, seconds, ["exposed_pp"], stages) / whole
     beside = sum(float(seconds[:, run.categories.index(name)].sum()) for name in ledgers.BESIDE_STAGES)
     measured = float(seconds[:, run.categories.index("pipeline_idle")].sum() / (seconds.sum() - beside))
     canvas, plots = look.axes(height=2.8)
@@ -126,8 +129,9 @@ def bubble(run):
     if beside > 0.005 * seconds.sum():
         text += f" Saves and waiting for data, {look.percent_text(beside / seconds.sum())} of the whole step, are left out of these shares."
     work = _seconds_by_stage(run, seconds, ["compute"], stages)
-    text += f" The stages compute for {look.second_text(work.min())} to {look.second_text(work.max())}: with the longest stage as the beat, "
-    text += f"unlike stages alone idle {look.percent_text(1 - work.mean() / work.max())} of the time that it computes."
+    if work.max() > 0:
+        text += f" The stages compute for {look.second_text(work.min())} to {look.second_text(work.max())}: with the longest stage as the beat, "
+        text += f"unlike stages alone idle {look.percent_text(1 - work.mean() / work.max())} of the time that it computes."
     columns = [Column("stage"), Column("pipeline_idle", "1"), Column("exposed_pp", "1"), Column("compute", "s"), Column("theory", "1")]
     rows = [[s, float(idle[s]), float(message[s]), float(work[s]), expected.fraction] for s in range(stages)]
     title = "The pipeline's bubble, measured and in theory"
@@ -137,9 +141,3 @@ def bubble(run):
 def _seconds_by_stage(run, seconds, names, stages):
     columns = [run.categories.index(name) for name in names]
     return numpy.array([seconds[run.coordinates[:, 2] == stage][:, columns].sum(axis=1).mean() for stage in range(stages)])
-
-
-def _share_by_stage(run, seconds, names, stages):
-    """Of the step without what is beside the stages' work."""
-    whole = [name for name in run.categories if name not in ledgers.BESIDE_STAGES]
-    return _seconds_by_stage(run, seconds, names, stages) / _seconds_by_stage(run, seconds, whole, stages)

@@ -27,6 +27,8 @@ def gantt(run, trace):
     if not all(by_rank.values()):
         return Note("No pipeline chart.", f"The trace of step {step} has no work on microbatches of every stage.")
     bubble = pipeline.bubble(by_rank)
+    if bubble.end == bubble.begin:
+        return Note("No pipeline chart.", f"The work on microbatches of step {step} takes no time.")
     divisor, unit = look.second_unit(bubble.end - bubble.begin)
     canvas, plots = look.axes(height=1.0 + 0.42 * len(rows))
     plot = plots[0, 0]
@@ -85,6 +87,8 @@ def queues(run, trace, rank=0):
     if not mask.any():
         return Note("No queues over time.", f"The trace has no event of rank {rank}.")
     origin, end = trace.begin[mask].min(), trace.end[mask].max()
+    if end == origin:
+        return Note("No queues over time.", f"The events of rank {rank} in step {step} take no time.")
     divisor, unit = look.second_unit(end - origin)
     used = [q for q in range(len(trace.queues)) if (mask & (trace.queue == q)).any()]
     canvas, plots = look.axes(height=1.0 + 0.42 * len(used))

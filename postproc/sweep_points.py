@@ -107,7 +107,7 @@ def of_runs(paths):
     idle = [(name, "no step", run.exit_code, 1, f"{run.path.name} tells of no step: the run ended before its first") for name, run in runs
             if len(run.step) == 0]
     runs = [(name, run) for name, run in runs if len(run.step)]
-    told = [_telling(run.config_yaml) for _, run in runs]
+    told = [_telling(run) for _, run in runs]
     varied = [key for key in dict.fromkeys(key for keys in told for key in keys) if len({repr(keys.get(key)) for keys in told}) > 1]
     found = {}
     for (name, run), keys in zip(runs, told):
@@ -145,6 +145,6 @@ def _word(value):
     return str(value) if isinstance(value, (list, dict)) else value
 
 
-def _telling(text):
-    """{section.key: value} of a resolved input, without what tells no two points apart."""
-    return {key: value for key, value in inputs.flat(text).items() if not key.startswith(_NOT_VARIED)}
+def _telling(run):
+    """{section.key: value} of a run's input, without what tells no two points apart."""
+    return {key: value for key, value in inputs.of(run).items() if not key.startswith(_NOT_VARIED)}

@@ -212,7 +212,7 @@ def what_two_runs_differ_in():
     copying["time/seconds"][:, :, 7], copying["time/seconds"][:, :, 8] = 2.5, 1.5
     rows = comparison.movements(RUN, record.load(hand_made.write(HERE / "copying.h5", copying))).rows
     equal(rows[2:], [("copies", 0, 4096, None, 2.5), ("disk", 0, 32, None, 1.5)])
-    equal(inputs.differences("a: {b: 1}", "a: {b: 1, c: null}"), [("a.c", None, None)])
+    equal(inputs.differences(inputs.flat("a: {b: 1}"), inputs.flat("a: {b: 1, c: null}")), [("a.c", None, None)])
 
 
 def fills_are_told_apart_in_grey():

@@ -41,6 +41,34 @@ def plans_that_fit_or_are_none():
         assert code == 5 and words in err, f"{name}: exit {code}, {err}"
 
 
+def binaries_that_plan():
+    """--ranks 0 is handed on, what prints no plan is no quadrille, and a page's folder must be there."""
+    source, binary = HERE / "asked.yaml", HERE / "planner"
+    source.write_text("model: {}")
+    for printed, code, words in (("", 2, "is no quadrille"), ("{}", 5, "no plan (quadrille plan --json)"), (json.dumps(plan(True)), 0, "")):
+        (HERE / "printed").write_text(printed)
+        binary.write_text(f'#!/bin/sh\necho "$@" >"{HERE}/words"\ncat "{HERE}/printed"\n')
+        binary.chmod(0o755)
+        found, _, err = call(report, source, "--ranks", 0, "--quadrille", binary, "--output", HERE / "asked.html")
+        assert found == code and words in err and "--ranks 0" in (HERE / "words").read_text(), f"exit {found}, {err}"
+    found, _, err = call(report, source, "--quadrille", binary, "--output", HERE / "nowhere/asked.html")
+    assert found == 5 and "nowhere/asked.html cannot be written" in err and not (HERE / "nowhere").exists(), f"exit {found}, {err}"
+
+
+def two_runs_of_no_time():
+    """What is 0 is not divided by."""
+    for name in ("idle", "still"):
+        nothing = hand_made.tables()
+        for table in ("steps/tokens", "steps/seconds", "time/seconds"):
+            nothing[table] = 0 * nothing[table]
+        hand_made.write(folder(name) / "run.h5", nothing)
+    code, out, err = call(compare, HERE / "idle", HERE / "still")
+    assert code == 0 and "not measured" in out, f"exit {code}: {out}{err}"
+    code, _, err = call(report, HERE / "idle")
+    page = (HERE / "idle/report.html").read_text()
+    assert code == 0 and "whose time was not measured" in page and "The time of the steps was not measured" in page, f"exit {code}: {err}"
+
+
 def a_python_without_packages():
     """It is said where they are, and --help helps."""
     for name in ("report.py", "compare.py", "trace.py"):
@@ -76,7 +104,7 @@ def two_runs_compared():
     assert code == 0 and "no step in common" in out, f"exit {code}: {out}{err}"
 
 
-CHECKS = (plan_that_does_not_fit, plans_that_fit_or_are_none, a_python_without_packages, two_runs_compared)
+CHECKS = (plan_that_does_not_fit, plans_that_fit_or_are_none, binaries_that_plan, two_runs_of_no_time, a_python_without_packages, two_runs_compared)
 
 if __name__ == "__main__":
     sys.exit(hand_made.run_checks(CHECKS))
