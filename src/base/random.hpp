@@ -40,7 +40,7 @@ constexpr bool keeps(std::uint64_t key, std::uint64_t element, std::uint32_t thr
 }
 
 // Uniform in [-1, 1) for one element.
-inline double random_uniform(std::uint64_t key, std::uint64_t element) {
+constexpr double random_uniform(std::uint64_t key, std::uint64_t element) {
     return static_cast<double>(random_bits(key, element) >> 11) * 0x1p-52 - 1.0;
 }
 

@@ -1,7 +1,7 @@
 // From a run-time DType to the element type of a kernel, and the loop that every elementwise kernel is. For src/cpu only.
 #pragma once
 #include "base/error.hpp"
-#include "cpu/arithmetic.hpp"
+#include "kernels/arithmetic.hpp"
 #include "ir/dtype.hpp"
 #include <cstdint>
 

@@ -38,14 +38,14 @@ constexpr std::string_view name_of(DType t) {
 // The upper half of an fp32.
 struct bf16 {
     std::uint16_t bits = 0;
-    bf16() = default;
-    explicit bf16(float x) : bits(static_cast<std::uint16_t>(narrow<std::uint32_t>(x))) {}
-    explicit operator float() const { return widen<float>(std::uint32_t{bits}); }
+    constexpr bf16() = default;
+    constexpr explicit bf16(float x) : bits(static_cast<std::uint16_t>(narrow<std::uint32_t>(x))) {}
+    constexpr explicit operator float() const { return widen<float>(std::uint32_t{bits}); }
 
     template <class F, class W>
-    static F widen(W half) { return std::bit_cast<F>(half << 16); }
+    static constexpr F widen(W half) { return std::bit_cast<F>(half << 16); }
     template <class W, class F>
-    static W narrow(F x) {
+    static constexpr W narrow(F x) {
         const W u = std::bit_cast<W>(x), rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16, nan = (u >> 16) | 0x40u;
         return (u & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded;
     }
@@ -54,14 +54,14 @@ struct bf16 {
 // IEEE 754's binary16: 5 bits of exponent, 10 of mantissa, subnormals down to 2^-24, infinity from 65520 on.
 struct f16 {
     std::uint16_t bits = 0;
-    f16() = default;
-    explicit f16(float x) : bits(static_cast<std::uint16_t>(narrow<std::uint32_t>(x))) {}
-    explicit operator float() const { return widen<float>(std::uint32_t{bits}); }
+    constexpr f16() = default;
+    constexpr explicit f16(float x) : bits(static_cast<std::uint16_t>(narrow<std::uint32_t>(x))) {}
+    constexpr explicit operator float() const { return widen<float>(std::uint32_t{bits}); }
 
     // Exponents are 112 apart, or 224 where all ones stand for infinity and NaN. A subnormal counts steps of 2^-24, and so do fp32's numbers
     // from 0.5 on: the half's bits behind the leading one of 0.5 make 0.5 more than its value.
     template <class F, class W>
-    static F widen(W half) {
+    static constexpr F widen(W half) {
         const W shifted = (half & 0x7FFFu) << 13, sign = (half & 0x8000u) << 16;
         const W normal = shifted + 0x38000000u, special = shifted + 0x70000000u;
         const W subnormal = std::bit_cast<W>(std::bit_cast<F>((half & 0x3FFu) | 0x3F000000u) - 0.5f);
@@ -71,7 +71,7 @@ struct f16 {
     // The other way: adding 0.5 to what is below 2^-14 rounds it to steps of 2^-24. A carry out of the mantissa counts the exponent up, to
     // infinity at the end.
     template <class W, class F>
-    static W narrow(F x) {
+    static constexpr W narrow(F x) {
         const W u = std::bit_cast<W>(x), magnitude = u & 0x7FFFFFFFu, sign = (u >> 16) & 0x8000u;
         const W normal = (magnitude - 0x38000000u + 0xFFFu + ((magnitude >> 13) & 1u)) >> 13;
         const W subnormal = std::bit_cast<W>(std::bit_cast<F>(magnitude) + 0.5f) - 0x3F000000u;

@@ -1,7 +1,7 @@
 // What the kernel tests share: operands as stored bytes of exact size (so that AddressSanitizer sees a step too far), their
 // values in float64, comparison, central differences, and the same run on several numbers of threads.
 #pragma once
-#include "cpu/arithmetic.hpp"
+#include "kernels/arithmetic.hpp"
 #include "ir/dtype.hpp"
 #include <algorithm>
 #include <cmath>

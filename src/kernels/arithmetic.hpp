@@ -1,5 +1,6 @@
 // Scalar fp32 functions of the kernels, in plain arithmetic without branches: a loop over them vectorises, and every device that
 // rounds IEEE operations correctly computes the same bits. Loads and stores of f32, bf16 and f16 elements. No loops, no intrinsics.
+// All is constexpr, which nvcc takes as code for the device as well (--expt-relaxed-constexpr).
 #pragma once
 #include "ir/dtype.hpp"
 #include <bit>
@@ -9,16 +10,16 @@
 namespace quadrille {
 
 // An element as fp32, and fp32 rounded to an element.
-inline float load(float x) { return x; }
-inline void store(float& y, float x) { y = x; }
+constexpr float load(float x) { return x; }
+constexpr void store(float& y, float x) { y = x; }
 template <HalfWidth T>
-float load(T x) { return static_cast<float>(x); }
+constexpr float load(T x) { return static_cast<float>(x); }
 template <HalfWidth T>
-void store(T& y, float x) { y = T(x); }
+constexpr void store(T& y, float x) { y = T(x); }
 
 // e^x within 1.1 ulp; 0 below -103.97, infinity above 88.72, NaN of NaN, subnormal results rounded twice.
 // x = n ln2 + r, |r| <= ln2/2 (Cody and Waite 1980); e^r by a near-minimax polynomial; 2^n in two factors, so that no factor overflows.
-inline float exp32(float x) {
+constexpr float exp32(float x) {
     x = x < -104.0f ? -104.0f : x;
     x = x > 89.0f ? 89.0f : x;
     const float shifted = std::fma(x, 0x1.715476p+0f, 0x1.8p+23f);  // round to an integer in the low bits of the mantissa
@@ -37,19 +38,19 @@ inline float exp32(float x) {
 }
 
 // 1 / (1 + e^-x)
-inline float sigmoid32(float x) { return 1.0f / (1.0f + exp32(-x)); }
+constexpr float sigmoid32(float x) { return 1.0f / (1.0f + exp32(-x)); }
 
 // silu(x) = x sigmoid(x), and its derivative
-inline float silu32(float x) { return x * sigmoid32(x); }
-inline float silu32_slope(float x) {
+constexpr float silu32(float x) { return x * sigmoid32(x); }
+constexpr float silu32_slope(float x) {
     const float s = sigmoid32(x);
     return s * std::fma(x, 1.0f - s, 1.0f);
 }
 
 // gelu(x) = x/2 (1 + tanh(u/2)) = x sigmoid(u),  u = 2 sqrt(2/pi) (x + 0.044715 x^3); the second form keeps the negative tail exact.
-inline float gelu32_argument(float x) { return x * std::fma(0.0713548162726f, x * x, 1.5957691216057f); }
-inline float gelu32(float x) { return x * sigmoid32(gelu32_argument(x)); }
-inline float gelu32_slope(float x) {
+constexpr float gelu32_argument(float x) { return x * std::fma(0.0713548162726f, x * x, 1.5957691216057f); }
+constexpr float gelu32(float x) { return x * sigmoid32(gelu32_argument(x)); }
+constexpr float gelu32_slope(float x) {
     const float s = sigmoid32(gelu32_argument(x));
     const float du = std::fma(0.2140644488178f, x * x, 1.5957691216057f);
     return std::fma(x * du, s * (1.0f - s), s);
