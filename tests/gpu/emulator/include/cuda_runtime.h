@@ -8,6 +8,8 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <numbers>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -143,6 +145,10 @@ T atomicOr(T* to, std::type_identity_t<T> bits) { return std::exchange(*to, *to 
 template <class T>
 T __ldg(const T* p) { return *p; }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+inline void sincospi(double x, double* sine, double* cosine) {
+    const double rest = x - 2.0 * std::nearbyint(x / 2.0);  // exact
+    *sine = std::sin(rest * std::numbers::pi), *cosine = std::cos(rest * std::numbers::pi);
+}
 constexpr unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 constexpr float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 constexpr int __float_as_int(float x) { return std::bit_cast<int>(x); }
