@@ -28,9 +28,11 @@ constexpr std::uint64_t hash_text(std::string_view text) {
     return mix64(h);
 }
 
-// 64 uniform bits for one element of the stream `key`.
+// 64 uniform bits for one element of the stream `key`. Elements are counted on by the key: those of `key` from n on are those of the key
+// key + n random_step from 0 on, modulo 2^64.
+constexpr std::uint64_t random_step = 0x9E3779B97F4A7C15ull;
 constexpr std::uint64_t random_bits(std::uint64_t key, std::uint64_t element) {
-    return mix64(key + element * 0x9E3779B97F4A7C15ull);
+    return mix64(key + element * random_step);
 }
 
 // True with probability 1 - rate: dropout keeps this element. `threshold` is keep_threshold(rate).
