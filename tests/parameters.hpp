@@ -1,7 +1,7 @@
 // Whole parameters put together from what the ranks hold of them.
 #pragma once
 #include "comm/world.hpp"
-#include "cpu/elementwise.hpp"
+#include "cpu/kernels.hpp"
 #include "runtime/state.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline Share own_share(const Program& training, const Coordinate& at, const Aren
         const std::size_t n = own.values.size();
         own.runs.insert(own.runs.end(), {piece.element, piece.count});
         own.values.resize(n + static_cast<std::size_t>(piece.count));
-        cast(piece.data, piece.dtype, own.values.data() + n, DType::f32, piece.count);
+        CpuKernels(1).cast(piece.data, piece.dtype, own.values.data() + n, DType::f32, piece.count);
     }
     return own;
 }

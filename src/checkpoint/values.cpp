@@ -1,7 +1,7 @@
 #include "checkpoint/values.hpp"
 
 #include "base/error.hpp"
-#include "cpu/elementwise.hpp"
+#include "cpu/kernels.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,6 +21,9 @@ Piece part_of(const Piece& piece, std::int64_t begin, std::int64_t count) {
     else part.place += skipped;
     return part;
 }
+
+// Of memory of the host; no workspace is needed.
+void cast(const void* from, DType type, void* to, DType to_type, std::int64_t count) { CpuKernels(1).cast(from, type, to, to_type, count); }
 
 // `from` to the piece, whose values lie at `data`.
 void put(const float* from, const Piece& piece, std::byte* data) {

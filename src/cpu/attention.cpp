@@ -1,6 +1,6 @@
-#include "cpu/attention.hpp"
 #include "base/error.hpp"
 #include "cpu/attention_tiles.hpp"
+#include "cpu/kernels.hpp"
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -109,12 +109,12 @@ void finish(const Attention& a, const QueryTile& q, Tiles& tiles, void* o, DType
 
 }  // namespace
 
-std::int64_t attention_workspace(const AttentionShape& shape, int threads, bool backward) {
-    if (backward) return attention_dx_workspace(shape, threads);
-    return threads * Tiles::floats(whole_lanes(shape.d)) * static_cast<std::int64_t>(sizeof(float));
+std::int64_t CpuKernels::attention_workspace(const AttentionShape& shape, DType, bool backward) const {
+    if (backward) return attention_dx_workspace(shape, threads_);
+    return threads_ * Tiles::floats(whole_lanes(shape.d)) * static_cast<std::int64_t>(sizeof(float));
 }
 
-void attention(const Attention& a, void* o, DType o_type, float* lse, bool merge) {
+void CpuKernels::attention(const Attention& a, void* o, DType o_type, float* lse, bool merge) {
     require(!merge || o_type == DType::f32, "attention merges into an f32 output only");
     const std::int64_t tiles_s = tiles_of(a.shape.s), tasks = a.shape.b * a.shape.n * tiles_s;
 #pragma omp parallel

@@ -1,6 +1,6 @@
 #include "base/error.hpp"
-#include "cpu/attention.hpp"
 #include "cpu/attention_tiles.hpp"
+#include "cpu/kernels.hpp"
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -193,7 +193,7 @@ std::int64_t attention_dx_workspace(const AttentionShape& shape, int threads) {
     return floats * static_cast<std::int64_t>(sizeof(float));
 }
 
-void attention_dx(const Attention& a, const void* o, const float* lse, const void* d_o, void* dq, void* dk, void* dv,
+void CpuKernels::attention_dx(const Attention& a, const void* o, const float* lse, const void* d_o, void* dq, void* dk, void* dv,
                   DType grad_type, bool accumulate) {
     require(!accumulate || grad_type == DType::f32, "attention accumulates into f32 gradients only");
     const Gradients grads{o, lse, d_o, dq, dk, dv, grad_type, accumulate};

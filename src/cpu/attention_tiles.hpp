@@ -4,8 +4,8 @@
 // In a tile of scores the queries run along the vector lanes and the keys along the rows: x_ks. A maximum or a sum over keys
 // is then lane by lane, and keys and values are read as they lie.
 #pragma once
-#include "cpu/attention.hpp"
 #include "cpu/tile.hpp"
+#include "kernels/attention.hpp"
 #include <array>
 
 namespace quadrille {

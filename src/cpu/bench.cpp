@@ -1,6 +1,6 @@
 // Median of five repetitions after one that warms caches and scratch up.
 #include "cpu/bench.hpp"
-#include "cpu/gemm.hpp"
+#include "cpu/kernels.hpp"
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -50,11 +50,12 @@ BenchRow bench_product(const Product& p, DType t) {
     g.a = a.words.get(), g.a_type = t, g.lda = p.a_transposed ? p.m : p.k, g.a_transposed = p.a_transposed;
     g.b = b.words.get(), g.b_type = t, g.ldb = p.b_transposed ? p.k : p.n, g.b_transposed = p.b_transposed;
     g.c = c.words.get(), g.c_type = c_type, g.ldc = p.n, g.accumulate = weight_gradient;
-    const Buffer workspace(gemm_workspace(g, omp_get_max_threads()));
+    CpuKernels kernels(omp_get_max_threads());
+    const Buffer workspace(kernels.gemm_workspace(g));
     g.workspace = workspace.words.get();
     BenchRow row{.name = "gemm", .precision = t == DType::f32 ? "fp32" : "bf16"};
     row.shape = fmt::format("{}x{}x{} {}{}", p.m, p.n, p.k, p.a_transposed ? 't' : 'n', p.b_transposed ? 't' : 'n');
-    row.seconds = median_seconds([&] { gemm(g); });
+    row.seconds = median_seconds([&] { kernels.gemm(g); });
     row.rate = 2e-9 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) / row.seconds;
     row.unit = "GFLOP/s";
     return row;

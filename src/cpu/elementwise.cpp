@@ -1,7 +1,7 @@
 // Elementwise kernels: each is one expression over each_element, so the number of threads cannot change a bit.
-#include "cpu/elementwise.hpp"
 #include "base/random.hpp"
 #include "cpu/element.hpp"
+#include "cpu/kernels.hpp"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,7 +9,12 @@
 
 namespace quadrille {
 
-void add(const void* a, const void* b, void* y, std::int64_t count, DType t) {
+void CpuKernels::add(const void* a, const void* b, void* y, std::int64_t count, DType t) {
+    if (t == DType::f64) {
+        const auto *pa = static_cast<const double*>(a), *pb = static_cast<const double*>(b);
+        auto* const py = static_cast<double*>(y);
+        return each_element(count, [=](std::int64_t i) { py[i] = pa[i] + pb[i]; });
+    }
     with_type(t, [&]<class T>(T) {
         const T* pa = static_cast<const T*>(a);
         const T* pb = static_cast<const T*>(b);
@@ -18,7 +23,12 @@ void add(const void* a, const void* b, void* y, std::int64_t count, DType t) {
     });
 }
 
-void scale(const void* x, double factor, void* y, std::int64_t count, DType t) {
+void CpuKernels::scale(const void* x, double factor, void* y, std::int64_t count, DType t) {
+    if (t == DType::f64) {
+        const auto* const px = static_cast<const double*>(x);
+        auto* const py = static_cast<double*>(y);
+        return each_element(count, [=](std::int64_t i) { py[i] = factor * px[i]; });
+    }
     with_type(t, [&]<class T>(T) {
         const T* px = static_cast<const T*>(x);
         T* py = static_cast<T*>(y);
@@ -27,7 +37,7 @@ void scale(const void* x, double factor, void* y, std::int64_t count, DType t) {
     });
 }
 
-void add_bias(const void* x, const void* bias, void* y, std::int64_t rows, std::int64_t cols, DType t) {
+void CpuKernels::add_bias(const void* x, const void* bias, void* y, std::int64_t rows, std::int64_t cols, DType t) {
     with_type(t, [&]<class T>(T) {
         const T* px = static_cast<const T*>(x);
         const T* pb = static_cast<const T*>(bias);
@@ -41,7 +51,7 @@ void add_bias(const void* x, const void* bias, void* y, std::int64_t rows, std::
     });
 }
 
-void gelu(const void* x, void* y, std::int64_t count, DType t) {
+void CpuKernels::gelu(const void* x, void* y, std::int64_t count, DType t) {
     with_type(t, [&]<class T>(T) {
         const T* px = static_cast<const T*>(x);
         T* py = static_cast<T*>(y);
@@ -49,7 +59,7 @@ void gelu(const void* x, void* y, std::int64_t count, DType t) {
     });
 }
 
-void gelu_dx(const void* x, const void* dy, void* dx, std::int64_t count, DType t) {
+void CpuKernels::gelu_dx(const void* x, const void* dy, void* dx, std::int64_t count, DType t) {
     with_type(t, [&]<class T>(T) {
         const T* px = static_cast<const T*>(x);
         const T* pdy = static_cast<const T*>(dy);
@@ -58,7 +68,7 @@ void gelu_dx(const void* x, const void* dy, void* dx, std::int64_t count, DType 
     });
 }
 
-void swiglu(const void* gate, const void* up, void* y, std::int64_t count, DType t) {
+void CpuKernels::swiglu(const void* gate, const void* up, void* y, std::int64_t count, DType t) {
     with_type(t, [&]<class T>(T) {
         const T* pg = static_cast<const T*>(gate);
         const T* pu = static_cast<const T*>(up);
@@ -67,7 +77,7 @@ void swiglu(const void* gate, const void* up, void* y, std::int64_t count, DType
     });
 }
 
-void swiglu_dx(const void* gate, const void* up, const void* dy, void* dgate, void* dup, std::int64_t count, DType t) {
+void CpuKernels::swiglu_dx(const void* gate, const void* up, const void* dy, void* dgate, void* dup, std::int64_t count, DType t) {
     with_type(t, [&]<class T>(T) {
         const T* pg = static_cast<const T*>(gate);
         const T* pu = static_cast<const T*>(up);
@@ -99,7 +109,7 @@ void drop_row(const T* x, T* y, const Dropout& d, std::int64_t first, std::uint3
 
 }  // namespace
 
-void dropout(const Dropout& d, const void* x, void* y) {
+void CpuKernels::dropout(const Dropout& d, const void* x, void* y) {
     const std::uint32_t threshold = keep_threshold(d.rate);
     const float factor = static_cast<float>(1.0 / (1.0 - d.rate));
     const std::int64_t rows = d.b * d.s;
@@ -140,7 +150,7 @@ void rotate_pairs(const T* x, T* y, const float* cosine, const float* sine, std:
 
 }  // namespace
 
-void rotary(const Rotary& r, const void* x, void* y) {
+void CpuKernels::rotary(const Rotary& r, const void* x, void* y) {
     require(r.d % 2 == 0, "rotary: the head size must be even");
     with_type(r.t, [&]<class T>(T) {
         const T* px = static_cast<const T*>(x);
@@ -160,7 +170,7 @@ void rotary(const Rotary& r, const void* x, void* y) {
     });
 }
 
-void cast(const void* src, DType src_type, void* dst, DType dst_type, std::int64_t count) {
+void CpuKernels::cast(const void* src, DType src_type, void* dst, DType dst_type, std::int64_t count) {
     with_type(src_type, [&]<class S>(S) {
         with_type(dst_type, [&]<class D>(D) {
             const S* ps = static_cast<const S*>(src);
@@ -173,7 +183,7 @@ void cast(const void* src, DType src_type, void* dst, DType dst_type, std::int64
     });
 }
 
-void accumulate(const void* src, DType src_type, void* dst, DType dst_type, std::int64_t count) {
+void CpuKernels::accumulate(const void* src, DType src_type, void* dst, DType dst_type, std::int64_t count) {
     with_type(src_type, [&]<class S>(S) {
         with_type(dst_type, [&]<class D>(D) {
             const S* ps = static_cast<const S*>(src);
@@ -183,12 +193,26 @@ void accumulate(const void* src, DType src_type, void* dst, DType dst_type, std:
     });
 }
 
-void zero(void* dst, std::int64_t bytes) {
+void CpuKernels::zero(void* dst, std::int64_t bytes) {
     constexpr std::int64_t piece = std::int64_t{1} << 20;
     auto* p = static_cast<unsigned char*>(dst);
 #pragma omp parallel for schedule(static) if (bytes > piece)
     for (std::int64_t first = 0; first < bytes; first += piece)
         std::memset(p + first, 0, static_cast<std::size_t>(std::min(piece, bytes - first)));
+}
+
+void CpuKernels::gather(const void* from, std::span<const Extent> extents, std::int64_t element_bytes, void* to) {
+    const auto* const source = static_cast<const std::byte*>(from);
+    auto* next = static_cast<std::byte*>(to);
+    for (const Extent& e : extents) {
+        std::memcpy(next, source + e.offset * element_bytes, static_cast<std::size_t>(e.count * element_bytes));
+        next += e.count * element_bytes;
+    }
+}
+
+void CpuKernels::repeat(const std::int64_t* values, std::int64_t count, std::int64_t rows, std::int32_t* to) {
+    for (std::int64_t row = 0; row < rows; ++row, to += count)
+        for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<std::int32_t>(values[i]);
 }
 
 }  // namespace quadrille

@@ -1,8 +1,7 @@
 // Look-ups copy rows. The gradient sorts the tokens by id, so that each row of the table belongs to one thread and its terms are
 // added in token order in f32 and rounded once.
-#include "cpu/embedding.hpp"
 #include "cpu/element.hpp"
-#include "cpu/elementwise.hpp"
+#include "cpu/kernels.hpp"
 #include <algorithm>
 #include <compare>
 #include <cstddef>
@@ -10,7 +9,7 @@
 
 namespace quadrille {
 
-void embedding(const Embedding& e, const std::int32_t* ids, const void* table, void* y, DType t) {
+void CpuKernels::embedding(const Embedding& e, const std::int32_t* ids, const void* table, void* y, DType t) {
     with_type(t, [&]<class T>(T) {
         const T* pt = static_cast<const T*>(table);
         T* py = static_cast<T*>(y);
@@ -67,12 +66,12 @@ std::int64_t sort_tokens(const Embedding& e, const std::int32_t* ids, const Scra
 
 }  // namespace
 
-std::int64_t embedding_dw_workspace(const Embedding& e, int threads) {
-    return Scratch::token_bytes(e) + Scratch::begin_bytes(e) + threads * Scratch::sum_bytes(e);
+std::int64_t CpuKernels::embedding_dw_workspace(const Embedding& e) const {
+    return Scratch::token_bytes(e) + Scratch::begin_bytes(e) + threads_ * Scratch::sum_bytes(e);
 }
 
-void embedding_dw(const Embedding& e, const std::int32_t* ids, const void* dy, DType dy_type, void* dtable, DType dtable_type, bool accumulate,
-                  void* workspace) {
+void CpuKernels::embedding_dw(const Embedding& e, const std::int32_t* ids, const void* dy, DType dy_type, void* dtable, DType dtable_type,
+                              bool accumulate, void* workspace) {
     if (!accumulate) zero(dtable, e.rows * e.h * bytes_of(dtable_type));
     const Scratch s(e, workspace);
     const std::int64_t runs = sort_tokens(e, ids, s);

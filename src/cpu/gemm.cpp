@@ -1,10 +1,12 @@
 // Every product is cut in one part of C per thread, each computed in blocks by oneDNN's single-threaded sgemm: bias, gelu and
 // rounding then find the block in the cache. 16-bit operands are widened block by block: where the CPU has no matrix unit its bf16
 // dot products run at half the rate of its fp32 FMAs (Sapphire Rapids without AMX: 92 against 170 GFLOP/s a core), and widening
-// costs a tenth. Where it has one, gemm_native takes the bf16 products; f16 products are always widened.
-#include "cpu/gemm.hpp"
+// costs a tenth. Where it has one, gemm_native takes the bf16 products; f16 products are always widened. Widened blocks lie in the
+// workspace, a few MiB a thread, whatever the CPU; beside it oneDNN (2.6 or 3.x) packs blocks in memory of its own. The summation order
+// is oneDNN's. gemm_gelu works in blocks of rows, so that the gelu reads C from the cache.
 #include "cpu/element.hpp"
 #include "cpu/gemm_native.hpp"
+#include "cpu/kernels.hpp"
 #include <algorithm>
 #include <array>
 #include <oneapi/dnnl/dnnl.h>
@@ -174,7 +176,7 @@ void check(const Gemm& g) {
     const bool f32 = g.a_type == DType::f32 && g.b_type == DType::f32 && g.c_type == DType::f32;
     const bool mixed = half_width(g.a_type) && g.b_type == g.a_type && (g.c_type == DType::f32 || g.c_type == g.a_type);
     require(f32 || mixed, "gemm: the types must be f32 f32 -> f32, bf16 bf16 -> f32 | bf16 or f16 f16 -> f32 | f16");
-    require(g.workspace != nullptr || gemm_workspace(g, 1) == 0, "gemm: 16-bit operands need workspace");
+    require(g.workspace != nullptr || Blocks::floats(g) == 0, "gemm: 16-bit operands need workspace");
     require(!g.accumulate || (g.c_type == DType::f32 && !g.bias), "gemm: accumulate wants C in f32 and no bias");
 }
 
@@ -208,11 +210,11 @@ void compute(const Gemm& g, void* y) {
 
 }  // namespace
 
-std::int64_t gemm_workspace(const Gemm& g, int threads) { return threads * Blocks::floats(g) * static_cast<std::int64_t>(sizeof(float)); }
+std::int64_t CpuKernels::gemm_workspace(const Gemm& g) const { return threads_ * Blocks::floats(g) * static_cast<std::int64_t>(sizeof(float)); }
 
-void gemm(const Gemm& g) { compute(g, nullptr); }
+void CpuKernels::gemm(const Gemm& g) { compute(g, nullptr); }
 
-void gemm_gelu(const Gemm& g, void* y) {
+void CpuKernels::gemm_gelu(const Gemm& g, void* y) {
     require(!g.accumulate, "gemm_gelu: accumulate is not meant here");
     compute(g, y);
 }

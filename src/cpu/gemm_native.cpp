@@ -1,6 +1,6 @@
 // Primitives are made once per shape and number of threads (oneDNN blocks for both) and kept for the life of the process; a call
-// only wraps pointers. oneDNN's scratchpads, whose
-// sizes it alone knows, belong to the calling thread and are kept. The one place where oneDNN 2 and 3 differ is `describe`.
+// only wraps pointers. oneDNN's scratchpads, whose sizes it alone knows, belong to the calling thread and are kept. The one place
+// where oneDNN 2 and 3 differ is `describe`.
 #include "cpu/gemm_native.hpp"
 #include <map>
 #include <memory>

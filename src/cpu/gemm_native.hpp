@@ -1,6 +1,6 @@
 // bf16 products by oneDNN's matmul primitive, for CPUs whose bf16 arithmetic is faster than their fp32. For gemm.cpp and its test.
 #pragma once
-#include "cpu/gemm.hpp"
+#include "kernels/gemm.hpp"
 
 namespace quadrille {
 

@@ -1,6 +1,6 @@
 // Cross-entropy, a row of logits at a time. Sums of a row go over fixed blocks of 1024 columns, added in float64, in order.
-#include "cpu/loss.hpp"
 #include "cpu/element.hpp"
+#include "cpu/kernels.hpp"
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -46,14 +46,14 @@ std::int64_t local_target(const Logits& l, std::int32_t target) {
 
 }  // namespace
 
-void logit_max(const Logits& l, const void* logits, float* max) {
+void CpuKernels::logit_max(const Logits& l, const void* logits, float* max) {
     with_type(l.t, [&]<class T>(T) {
         const T* p = static_cast<const T*>(logits);
         each_token(l, [=](std::int64_t i) { max[i] = row_max(p + i * l.columns, l.real_columns); });
     });
 }
 
-void logit_sums(const Logits& l, const void* logits, const float* max, const std::int32_t* target, float* sums) {
+void CpuKernels::logit_sums(const Logits& l, const void* logits, const float* max, const std::int32_t* target, float* sums) {
     with_type(l.t, [&]<class T>(T) {
         const T* p = static_cast<const T*>(logits);
         each_token(l, [=](std::int64_t i) {
@@ -65,21 +65,21 @@ void logit_sums(const Logits& l, const void* logits, const float* max, const std
     });
 }
 
-double token_loss(std::int64_t tokens, const float* sums, const std::uint8_t* mask) {
-    double loss = 0.0;
+void CpuKernels::token_loss(std::int64_t tokens, const float* sums, const std::uint8_t* mask, double* loss, bool accumulate) {
+    double sum = 0.0;
     for (std::int64_t i = 0; i < tokens; ++i)
-        if (mask[i]) loss += std::log(static_cast<double>(sums[i])) - static_cast<double>(sums[tokens + i]);
-    return loss;
+        if (mask[i]) sum += std::log(static_cast<double>(sums[i])) - static_cast<double>(sums[tokens + i]);
+    *loss = sum + (accumulate ? *loss : 0.0);
 }
 
-void token_loss_dx(std::int64_t tokens, const float* sums, const std::uint8_t* mask, double dloss, float* dsums) {
+void CpuKernels::token_loss_dx(std::int64_t tokens, const float* sums, const std::uint8_t* mask, const double* dloss, float* dsums) {
     for (std::int64_t i = 0; i < tokens; ++i) {
-        dsums[i] = mask[i] ? static_cast<float>(dloss / static_cast<double>(sums[i])) : 0.0f;
-        dsums[tokens + i] = mask[i] ? static_cast<float>(-dloss) : 0.0f;
+        dsums[i] = mask[i] ? static_cast<float>(*dloss / static_cast<double>(sums[i])) : 0.0f;
+        dsums[tokens + i] = mask[i] ? static_cast<float>(-*dloss) : 0.0f;
     }
 }
 
-void logit_sums_dx(const Logits& l, const void* logits, const float* max, const std::int32_t* target, const float* dsums,
+void CpuKernels::logit_sums_dx(const Logits& l, const void* logits, const float* max, const std::int32_t* target, const float* dsums,
                    void* dlogits) {
     with_type(l.t, [&]<class T>(T) {
         const T* p = static_cast<const T*>(logits);

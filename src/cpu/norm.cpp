@@ -1,6 +1,6 @@
 // LayerNorm and RMSNorm: a row at a time forward and for dx; dgain and dbias are sums over rows.
-#include "cpu/norm.hpp"
 #include "cpu/column_sum.hpp"
+#include "cpu/kernels.hpp"
 #include <cmath>
 
 namespace quadrille {
@@ -68,7 +68,7 @@ void each_row(const Norm& n, F f) {
 
 }  // namespace
 
-void norm(const Norm& n, const void* x, const void* gain, const void* bias, void* y) {
+void CpuKernels::norm(const Norm& n, const void* x, const void* gain, const void* bias, void* y) {
     with_type(n.t, [&]<class T>(T) {
         const T* px = static_cast<const T*>(x);
         const T* pg = static_cast<const T*>(gain);
@@ -78,7 +78,7 @@ void norm(const Norm& n, const void* x, const void* gain, const void* bias, void
     });
 }
 
-void residual_norm(const Norm& n, const void* x, const void* r, const void* gain, const void* bias, void* sum, void* y) {
+void CpuKernels::residual_norm(const Norm& n, const void* x, const void* r, const void* gain, const void* bias, void* sum, void* y) {
     with_type(n.t, [&]<class T>(T) {
         const T* px = static_cast<const T*>(x);
         const T* pr = static_cast<const T*>(r);
@@ -94,7 +94,7 @@ void residual_norm(const Norm& n, const void* x, const void* r, const void* gain
     });
 }
 
-void norm_dx(const Norm& n, const void* x, const void* gain, const void* dy, void* dx) {
+void CpuKernels::norm_dx(const Norm& n, const void* x, const void* gain, const void* dy, void* dx) {
     with_type(n.t, [&]<class T>(T) {
         const T* px = static_cast<const T*>(x);
         const T* pg = static_cast<const T*>(gain);
@@ -104,9 +104,9 @@ void norm_dx(const Norm& n, const void* x, const void* gain, const void* dy, voi
     });
 }
 
-std::int64_t norm_dw_workspace(const Norm& n) { return n.rows * static_cast<std::int64_t>(sizeof(Statistics)); }
+std::int64_t CpuKernels::norm_dw_workspace(const Norm& n) const { return n.rows * static_cast<std::int64_t>(sizeof(Statistics)); }
 
-void norm_dw(const Norm& n, const void* x, const void* dy, void* dgain, void* dbias, DType out_type, bool accumulate, void* workspace) {
+void CpuKernels::norm_dw(const Norm& n, const void* x, const void* dy, void* dgain, void* dbias, DType out_type, bool accumulate, void* workspace) {
     with_type(n.t, [&]<class T>(T) {
         const T* px = static_cast<const T*>(x);
         const T* pdy = static_cast<const T*>(dy);

@@ -1,8 +1,7 @@
-#include "cpu/packets.hpp"
-
 #include "base/random.hpp"
 #include "base/rounding.hpp"
 #include "cpu/element.hpp"
+#include "cpu/kernels.hpp"
 
 #include <algorithm>
 #include <array>
@@ -196,7 +195,7 @@ void add_topk(const std::byte* from, std::int64_t k, std::int64_t first, float* 
     }
 }
 
-void add(const Packing& p, const std::byte* packet, std::int64_t b, std::int64_t count, float* sum) {
+void add_block(const Packing& p, const std::byte* packet, std::int64_t b, std::int64_t count, float* sum) {
     switch (p.method) {
         case PackingMethod::bf16: return add_bf16(packet + b * 2 * block, sum);
         case PackingMethod::fp16: return add_fp16(packet + b * packet_bytes(p, block), sum);
@@ -211,7 +210,7 @@ void add(const Packing& p, const std::byte* packet, std::int64_t b, std::int64_t
 
 }  // namespace
 
-void compress(const Compress& c, std::byte* packets) {
+void CpuKernels::compress(const Compress& c, std::byte* packets) {
     require(c.count % block == 0, "cpu: a packet is of whole blocks");
     with_type(c.type, [&]<class T>(T) {
         const T* g = static_cast<const T*>(c.gradient);
@@ -223,17 +222,23 @@ void compress(const Compress& c, std::byte* packets) {
     });
 }
 
-void decompress(const Packing& packing, const std::byte* packets, std::int64_t n, void* sum, DType type, std::int64_t count) {
+void CpuKernels::decompress(const Packing& packing, const std::byte* packets, std::int64_t n, void* sum, DType type, std::int64_t count) {
     const std::int64_t bytes = packet_bytes(packing, count);
     with_type(type, [&]<class T>(T) {
         T* const to = static_cast<T*>(sum);
 #pragma omp parallel for schedule(static) if (n * count >= parallel_grain)
         for (std::int64_t b = 0; b < count / block; ++b) {
             alignas(64) std::array<float, block> total{};
-            for (std::int64_t k = 0; k < n; ++k) add(packing, packets + k * bytes, b, count, total.data());
+            for (std::int64_t k = 0; k < n; ++k) add_block(packing, packets + k * bytes, b, count, total.data());
             for (std::int64_t i = 0; i < block; ++i) store(to[b * block + i], total[static_cast<std::size_t>(i)]);
         }
     });
+}
+
+void CpuKernels::retain(float* residual, const float* unsent, std::int64_t count, const double* norm2, double* squares, void* workspace) {
+    if (std::isfinite(*norm2)) cast(unsent, DType::f32, residual, DType::f32, count);
+    const Extent whole{0, count};
+    sum_squares(residual, DType::f32, {&whole, 1}, squares, workspace);
 }
 
 }  // namespace quadrille

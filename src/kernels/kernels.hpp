@@ -110,7 +110,7 @@ class Kernels {
     // *sum = sum of g^2 over these stretches of elements, in float64: blocks of 1024 elements of a stretch are summed each for itself, then added in
     // order.
     virtual void sum_squares(const void* g, DType, std::span<const Extent> stretches, double* sum, void* workspace) = 0;
-    // For stretches of so many elements in all, of which each but the last is of whole blocks.
+    // For so many stretches of so many elements in all.
     virtual std::int64_t sum_squares_workspace(std::int64_t count, std::int64_t stretches) const = 0;
 
     // ---- embeddings (kernels/embedding.hpp)

@@ -1,12 +1,19 @@
 // What an update of parameters is about. Elementwise in fp32 over flat buffers.
 #pragma once
 #include "ir/dtype.hpp"
+#include <cmath>
 #include <cstdint>
 
 namespace quadrille {
 
+// How much a norm that is the square root of norm2 scales gradients; norm2 must be finite. Pascanu et al. 2013, section 3.2.
+constexpr double clip_factor(double norm2, double clip) {
+    const double norm = std::sqrt(norm2);
+    return clip > 0 && norm > clip ? clip / (norm + 1e-6) : 1.0;
+}
+
 // Whether an update is made, and how much gradients are scaled, both known only where the gradient's norm is: on the device.
-//   made: norm2 is finite.   factor = grad_scale min(1, clip / (sqrt(norm2) + 1e-6)), the clip where it is > 0 (Pascanu et al. 2013, section 3.2)
+//   made: norm2 is finite.   factor = grad_scale clip_factor(norm2, clip)
 struct Clip {
     const double* norm2 = nullptr;
     double clip = 0.0;

@@ -1,5 +1,5 @@
-// Gradients packed for the wire, and sums of packets (ir/packing.hpp has the methods and their layout). Elementwise or block by block. A gradient that is not finite stays so: NaN and infinity are among what is sent, and where a
-// method cannot write them all of their block becomes NaN.
+// Gradients packed for the wire, and sums of packets (ir/packing.hpp has the methods and their layout). Elementwise or block by block. A
+// gradient that is not finite stays so: NaN and infinity are among what is sent, and where a method cannot write them all of their block becomes NaN.
 #pragma once
 #include "ir/dtype.hpp"
 #include "ir/packing.hpp"

@@ -2,7 +2,6 @@
 // takes the running result among its last inputs, in the place of its outputs.
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "cpu/attention.hpp"
 #include "ir/table.hpp"
 #include "runtime/bindings.hpp"
 
@@ -51,16 +50,18 @@ Kernel bind_attention(const Call& c) {
     const DType type = c.out_tensor(0).dtype;
     const bool carries = a.carries;
     if (backward)
-        return [=, o = c.in[3], lse = reinterpret_cast<const float*>(c.in[4]), d_o = c.in[5], out = c.out](const StepInputs& s) {
-            attention_dx(keyed(s), o, lse, d_o, out[0], out[1], out[2], type, carries);
+        return [=, o = c.in[3], lse = reinterpret_cast<const float*>(c.in[4]), d_o = c.in[5], out = c.out, &k = c.kernels](const StepInputs& s) {
+            k.attention_dx(keyed(s), o, lse, d_o, out[0], out[1], out[2], type, carries);
         };
-    return [=, o = c.out[0], lse = reinterpret_cast<float*>(c.out[1])](const StepInputs& s) { attention(keyed(s), o, type, lse, carries); };
+    return [=, o = c.out[0], lse = reinterpret_cast<float*>(c.out[1]), &k = c.kernels](const StepInputs& s) {
+        k.attention(keyed(s), o, type, lse, carries);
+    };
 }
 
-std::int64_t attention_workspace(const Program& program, const Op& op, int threads) {
+std::int64_t attention_workspace(const Program& program, const Op& op, const Kernels& kernels) {
     const auto in = program.inputs(op);
     const auto q = local_shape(program.grid(), program.type(in[0])), k = local_shape(program.grid(), program.type(in[1]));
-    return attention_workspace(AttentionShape{q[0], q[1], k[1], q[2], k[2], q[3]}, threads, op.kind == Kind::attention_dx);
+    return kernels.attention_workspace({q[0], q[1], k[1], q[2], k[2], q[3]}, program.type(in[0]).dtype, op.kind == Kind::attention_dx);
 }
 
 }  // namespace quadrille

@@ -1,8 +1,6 @@
 // A signature as one matrix product: letters in a and the output are rows M, in b and the output columns N, in a and b the
 // contracted K. Each group must stand together and in one order wherever it occurs, so it acts as a single index.
 #include "base/error.hpp"
-#include "cpu/elementwise.hpp"
-#include "cpu/gemm.hpp"
 #include "ir/table.hpp"
 #include "runtime/bindings.hpp"
 
@@ -88,26 +86,26 @@ Kernel bind_matmul(const Call& c) {
     }
     const std::int64_t beside = bytes_beside(c.op, g);
     if (c.workspace) g.workspace = c.workspace + beside;
-    if (c.op.kind == Kind::matmul_gelu) return [g, y = c.out[1]](const StepInputs&) { gemm_gelu(g, y); };
+    if (c.op.kind == Kind::matmul_gelu) return [g, y = c.out[1], &k = c.kernels](const StepInputs&) { k.gemm_gelu(g, y); };
     if (beside > 0) {
         require(c.workspace != nullptr, "runtime: a sum of products in 16 bits needs workspace");
         g.c = c.workspace;
         g.c_type = DType::f32;
-        return [g, y = c.out[0], type = c.out_tensor(0).dtype, adds = c.op.adds](const StepInputs&) {
-            gemm(g);
-            if (adds) accumulate(g.c, DType::f32, y, type, g.m * g.n);
-            else cast(g.c, DType::f32, y, type, g.m * g.n);
+        return [g, y = c.out[0], type = c.out_tensor(0).dtype, adds = c.op.adds, &k = c.kernels](const StepInputs&) {
+            k.gemm(g);
+            if (adds) k.accumulate(g.c, DType::f32, y, type, g.m * g.n);
+            else k.cast(g.c, DType::f32, y, type, g.m * g.n);
         };
     }
     g.accumulate = c.op.adds;
-    return [g](const StepInputs&) { gemm(g); };
+    return [g, &k = c.kernels](const StepInputs&) { k.gemm(g); };
 }
 
-std::int64_t matmul_workspace(const Program& program, const Op& op, int threads) {
+std::int64_t matmul_workspace(const Program& program, const Op& op, const Kernels& kernels) {
     Gemm g = product_of(program, op).gemm;
     const std::int64_t beside = bytes_beside(op, g);
     if (beside > 0) g.c_type = DType::f32;
-    return beside + gemm_workspace(g, threads);
+    return beside + kernels.gemm_workspace(g);
 }
 
 }  // namespace quadrille

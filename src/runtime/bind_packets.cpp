@@ -1,12 +1,7 @@
 // Compressed gradients: packing, the sum of packets, and the residual at the end of the step.
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "cpu/elementwise.hpp"
-#include "cpu/optimizer.hpp"
-#include "cpu/packets.hpp"
 #include "runtime/bindings.hpp"
-
-#include <cmath>
 
 namespace quadrille {
 namespace {
@@ -40,33 +35,37 @@ Kernel bind_compress(const Call& c) {
     }
     require(c.out_count(0) == pack.slices * packet_bytes(pack.packing, pack.count), "runtime: packets are of another size than their slices need");
     const std::uint64_t stream = packet_stream(c, number_of(c.program, c.op));
-    return [=, to = c.out[0], power = c.attributes().loss_scale](const StepInputs& s) {
+    return [=, to = c.out[0], power = c.attributes().loss_scale, &k = c.kernels](const StepInputs& s) {
         Compress now = pack;
         now.scale = static_cast<float>(scaled(1.0, s, power));
         now.key = random_key(s.seed, s.step, stream);
-        compress(now, to);
+        k.compress(now, to);
     };
 }
 
 Kernel bind_decompress(const Call& c) {
     const std::int64_t packets = c.program.grid().size(c.attributes().over);
     return [=, packing = c.attributes().packing, from = c.in[0], to = c.out[0], type = c.out_tensor(0).dtype,
-            count = c.out_count(0)](const StepInputs&) {
-        decompress(packing, from, packets, to, type, count);
+            count = c.out_count(0), &k = c.kernels](const StepInputs&) {
+        k.decompress(packing, from, packets, to, type, count);
     };
 }
 
 // A step that does not count leaves the residual as it was.
 Kernel bind_retain(const Call& c) {
     require(c.in[0] == c.out[0], "runtime: a residual does not share its storage");
-    return [count = c.in_count(0), residual = c.out[0], unsent = c.in[1], norm2 = reinterpret_cast<const double*>(c.in[2]),
-            squares = reinterpret_cast<double*>(c.out[1]), workspace = c.workspace](const StepInputs&) {
-        if (std::isfinite(*norm2)) cast(unsent, DType::f32, residual, DType::f32, count);
-        *squares = sum_squares(residual, DType::f32, count, workspace);
+    return [count = c.in_count(0), residual = reinterpret_cast<float*>(c.out[0]), unsent = reinterpret_cast<const float*>(c.in[1]),
+            norm2 = reinterpret_cast<const double*>(c.in[2]),
+            squares = reinterpret_cast<double*>(c.out[1]), workspace = c.workspace, &k = c.kernels](const StepInputs&) {
+        k.retain(residual, unsent, count, norm2, squares, workspace);
     };
 }
 
 }  // namespace
+
+std::int64_t retain_workspace(const Program& program, const Op& op, const Kernels& kernels) {
+    return kernels.sum_squares_workspace(local_count(program.grid(), program.type(program.inputs(op)[0])), 1);
+}
 
 Kernel bind_packets(const Call& c) {
     switch (c.op.kind) {

@@ -20,8 +20,8 @@ struct Executor::State {
     void run(StepRun& step);
 };
 
-Executor::Executor(const Program& program, World& world, Engine& engine, Arena& arena, const ExecutorOptions& options)
-    : state_(new State{Tasks(program, world.rank(), engine, arena, options), world, engine, options,
+Executor::Executor(const Program& program, World& world, Engine& engine, Arena& arena, Kernels& kernels, const ExecutorOptions& options)
+    : state_(new State{Tasks(program, world.rank(), engine, arena, kernels, options), world, engine, options,
                        static_cast<int>(world.max(program.loss >= 0 ? world.rank() : -1))}) {
     if (state_->tasks.between_tiers()) state_->copies.emplace(arena, engine);
 }
@@ -66,8 +66,8 @@ std::vector<std::string> wire_axes(const Program& program) {
     return names;
 }
 
-std::function<std::int64_t(const Program&, const Op&)> device_workspace(int threads) {
-    return [threads](const Program& program, const Op& op) { return kernel_workspace(program, op, threads); };
+std::function<std::int64_t(const Program&, const Op&)> device_workspace(std::shared_ptr<const Kernels> kernels) {
+    return [kernels = std::move(kernels)](const Program& program, const Op& op) { return kernel_workspace(program, op, *kernels); };
 }
 
 std::string label(const Program& program, const Op& op) {

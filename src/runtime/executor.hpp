@@ -1,4 +1,4 @@
-// The reader of a compiled program that runs it, on one rank. Owns the bound kernels and moves; borrows program, arena, engine.
+// The reader of a compiled program that runs it, on one rank. Owns the bound kernels and moves; borrows program, arena, engine, kernels.
 //
 // Ops run in issue order: those of the compute queue on the calling thread with its OpenMP team, moves between ranks behind them in the
 // Engine, moves between tiers on a thread of their own (runtime/copies.hpp). What waits for what is derived once, from the bytes each op
@@ -6,6 +6,7 @@
 #pragma once
 #include "comm/engine.hpp"
 #include "ir/program.hpp"
+#include "kernels/kernels.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/step.hpp"
 
@@ -31,7 +32,7 @@ class Executor {
   public:
     // Collective over all ranks of the world, whose grid the program's must be. Everything named must outlive the executor.
     // Several executors may stand on one arena (training, evaluation): their programs agree on the persistent buffers' places.
-    Executor(const Program& program, World& world, Engine& engine, Arena& arena, const ExecutorOptions& options);
+    Executor(const Program& program, World& world, Engine& engine, Arena& arena, Kernels& kernels, const ExecutorOptions& options);
     ~Executor();
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;
@@ -46,8 +47,8 @@ class Executor {
     std::unique_ptr<State> state_;
 };
 
-// Bytes of scratch memory that each op's kernel needs on `threads` threads, for lay_out. Pure.
-std::function<std::int64_t(const Program&, const Op&)> device_workspace(int threads);
+// Bytes of scratch memory that each op's kernel needs, for lay_out. Pure.
+std::function<std::int64_t(const Program&, const Op&)> device_workspace(std::shared_ptr<const Kernels> kernels);
 
 // What the op is called in a trace: "F layers.0 matmul@3".
 std::string label(const Program& program, const Op& op);

@@ -1,6 +1,7 @@
 // From an op to the kernel that runs it: one switch over the kinds. Shapes, index lists, signatures and addresses are settled
-// when the op is bound, once, so that running it is one call. No arithmetic here: that is the room cpu's.
+// when the op is bound, once, so that running it is one call. No arithmetic here and no look at a tensor: that is the device's (kernels/kernels.hpp).
 #pragma once
+#include "kernels/kernels.hpp"
 #include "runtime/index_lists.hpp"
 #include "runtime/step.hpp"
 
@@ -17,7 +18,8 @@ struct Call {
     Coordinate at;
     std::vector<std::byte*> in, out;  // the operands' places
     std::byte* workspace = nullptr;
-    IndexLists& lists;                // outlives the kernel
+    IndexLists& lists;                // outlives the kernel, as do
+    Kernels& kernels;
 
     const Attributes& attributes() const { return program.attributes(op); }
     TypeId in_type(std::size_t i) const { return program.tensor(program.inputs(op)[i]).type; }
@@ -34,7 +36,7 @@ struct Call {
 // Throws logic_error on what no kernel can do: that is a mistake of the compiler.
 Kernel bind_kernel(const Call& c);
 
-// Scratch bytes of the op's kernel on `threads` threads.
-std::int64_t kernel_workspace(const Program& program, const Op& op, int threads);
+// Scratch bytes of the op's kernel.
+std::int64_t kernel_workspace(const Program& program, const Op& op, const Kernels& kernels);
 
 }  // namespace quadrille

@@ -3,8 +3,8 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/rounding.hpp"
-#include "cpu/elementwise.hpp"
-#include "cpu/optimizer.hpp"
+#include "cpu/initial_values.hpp"
+#include "cpu/kernels.hpp"
 #include "runtime/addresses.hpp"
 #include "runtime/moves.hpp"
 
@@ -74,7 +74,7 @@ TensorId gradient_of(const Program& program, std::size_t unit) {
 }
 
 // First values of the pieces, made in fp32 and rounded to their type, some at a time.
-void fill(const std::vector<Piece>& pieces, const Parameter& p, std::uint64_t key) {
+void fill(const std::vector<Piece>& pieces, const Parameter& p, std::uint64_t key, Kernels& kernels) {
     constexpr std::int64_t batch = 1 << 20;
     std::vector<float> values;
     std::vector<Run> runs;
@@ -85,7 +85,7 @@ void fill(const std::vector<Piece>& pieces, const Parameter& p, std::uint64_t ke
         if (p.init == Init::normal) fill_normal(values.data(), runs, key, p.init_std);
         if (p.init == Init::uniform) fill_uniform(values.data(), runs, key, p.init_bound);
         for (std::size_t i = 0; i < runs.size(); ++i)
-            cast(values.data() + runs[i].offset, DType::f32, targets[i].data, targets[i].dtype, targets[i].count);
+            kernels.cast(values.data() + runs[i].offset, DType::f32, targets[i].data, targets[i].dtype, targets[i].count);
         runs.clear();
         targets.clear();
         held = 0;
@@ -123,14 +123,15 @@ void in_memory(const Home& home, Arena& arena, Make make) {
 
 void initialize(const Program& training, const Coordinate& at, Arena& arena, std::uint64_t seed, int threads) {
     omp_set_num_threads(threads);
+    CpuKernels kernels(threads);
     for (const TensorId t : training.initial_state()) {
         const Buffer& buffer = training.buffer(t);
         in_memory(home_of(training, at, arena, t), arena, [&](const Home& part) {
-            zero(part.data, part.count * bytes_of(part.dtype));
+            kernels.zero(part.data, part.count * bytes_of(part.dtype));
             if (buffer.state != StateKind::weight && buffer.state != StateKind::master) return;
             for (const FlatSegment& s : training.flats[static_cast<std::size_t>(buffer.unit)].segments) {
                 const Parameter& p = parameter_of(training, s);
-                if (p.init != Init::zeros) fill(pieces_in(training, at, s, part), p, random_key(seed, hash_text(p.name)));
+                if (p.init != Init::zeros) fill(pieces_in(training, at, s, part), p, random_key(seed, hash_text(p.name)), kernels);
             }
         });
     }

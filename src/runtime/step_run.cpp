@@ -126,7 +126,7 @@ StepResult StepRun::finish(World& world, int loss_rank) {
     result_.tokens = std::llround(scalars_.tokens);
     if (tasks_.program().norm >= 0) {
         result_.grad_norm = std::sqrt(scalars_.norm2);
-        result_.updated = counts(scalars_.norm2, tasks_.stale(), inputs_);
+        result_.updated = std::isfinite(scalars_.norm2) && may_update(tasks_.stale(), inputs_);
         if (std::isfinite(scalars_.norm2)) result_.clip_factor = clip_factor(scalars_.norm2, tasks_.clip());
     }
     if (tasks_.accounts() > 0) tell_overlap();

@@ -20,8 +20,8 @@ Category category_of(Kind k) {
 
 }  // namespace
 
-Tasks::Tasks(const Program& program, int rank, Engine& engine, Arena& arena, const ExecutorOptions& options)
-    : program_(program), at_(program.grid().coordinate(rank)), arena_(arena), options_(options), lists_(*program.tables, at_),
+Tasks::Tasks(const Program& program, int rank, Engine& engine, Arena& arena, Kernels& kernels, const ExecutorOptions& options)
+    : program_(program), at_(program.grid().coordinate(rank)), arena_(arena), kernels_(kernels), options_(options), lists_(*program.tables, at_),
       tasks_(program.ops.size()), meter_(program, at_) {
     require(at_[Axis::pp] == program.coordinate, "runtime: this program is another pp coordinate's");
     for (std::size_t t = 0; t < tier_count; ++t)  // staging may lie elsewhere: whoever uses it checks its size
@@ -71,7 +71,8 @@ void Tasks::bind(std::int32_t i, Engine& engine) {
         task.does = task.waits.at_once ? Task::Does::move_at_once : Task::Does::move;
     } else {
         const ByteRange scratch = workspace_of(program_, op);
-        Call call{program_, op, at_, {}, {}, scratch.empty() ? nullptr : arena_.data(scratch.tier) + scratch.begin, lists_};
+        Call call{program_, op, at_, {}, {}, scratch.empty() ? nullptr : arena_.data(scratch.tier) + scratch.begin, lists_,
+                  kernels_};
         for (const TensorId t : program_.inputs(op)) call.in.push_back(place(t));
         for (const TensorId t : program_.outputs(op)) call.out.push_back(place(t));
         task.kernel = bind_kernel(call);
@@ -127,7 +128,7 @@ void Tasks::measure(std::int32_t i, const Op& op) {
     };
     for (const TensorId t : program_.inputs(op)) hand(t);
     for (const TensorId t : program_.outputs(op)) hand(t);
-    const std::int64_t scratch = kernel_workspace(program_, op, options_.threads);
+    const std::int64_t scratch = kernel_workspace(program_, op, kernels_);
     if (scratch == 0) return;
     const ByteRange given = workspace_of(program_, op);
     require(given.end - given.begin >= scratch, "runtime: an op's workspace is smaller than its kernel needs");

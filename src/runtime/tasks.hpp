@@ -35,7 +35,7 @@ struct Task {
 class Tasks {
   public:
     // Collective over the groups of the program's moves. Throws logic_error on a program that cannot run.
-    Tasks(const Program& program, int rank, Engine& engine, Arena& arena, const ExecutorOptions& options);
+    Tasks(const Program& program, int rank, Engine& engine, Arena& arena, Kernels& kernels, const ExecutorOptions& options);
     Tasks(const Tasks&) = delete;
     Tasks& operator=(const Tasks&) = delete;
 
@@ -67,6 +67,7 @@ class Tasks {
     const Program& program_;
     Coordinate at_;
     Arena& arena_;
+    Kernels& kernels_;
     ExecutorOptions options_;
     IndexLists lists_;
     std::vector<Task> tasks_;

@@ -1,5 +1,6 @@
 #include "train/device.hpp"
 
+#include "cpu/kernels.hpp"
 #include "runtime/executor.hpp"
 
 namespace quadrille {
@@ -36,8 +37,10 @@ NvmeOptions nvme_options(const Config& config) {
     return options;
 }
 
+std::shared_ptr<Kernels> kernels_of(const Config& config) { return std::make_shared<CpuKernels>(config.device.threads); }
+
 Workspace workspace_of(const Config& config) {
-    return {device_workspace(config.device.threads), Engine::staging_bytes(engine_options(config)), NvmeFile::staging_bytes(nvme_options(config)),
+    return {device_workspace(kernels_of(config)), Engine::staging_bytes(engine_options(config)), NvmeFile::staging_bytes(nvme_options(config)),
             config.checkpoint.behind_training()};
 }
 

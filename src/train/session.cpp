@@ -5,7 +5,7 @@
 #include "comm/agree.hpp"
 #include "compile/verify.hpp"
 #include "config/difference.hpp"
-#include "cpu/gemm.hpp"
+#include "cpu/kernels.hpp"
 #include "ir/print.hpp"
 #include "ir/table.hpp"
 #include "plan/suggest.hpp"
@@ -293,9 +293,10 @@ void Session::make_executors(const EngineOptions& engine) {
         options.wire_axes = wire_axes;
         options.number = training_number;
         options.snapshot = std::ssize(snapshot_);
-        train_.emplace(program(), world, *engine_, *arena_, options);
+        kernels_ = kernels_of(config);
+        train_.emplace(program(), world, *engine_, *arena_, *kernels_, options);
         options.number = evaluation_number;
-        if (evaluation) evaluate_.emplace(*evaluation_program(), world, *engine_, *arena_, options);
+        if (evaluation) evaluate_.emplace(*evaluation_program(), world, *engine_, *arena_, *kernels_, options);
         initialize(program(), coordinate, *arena_, config.train.seed, config.device.threads);
     } catch (...) {  // this rank alone: the engine must not wait for the others where it ends
         engine_->fail(std::current_exception());

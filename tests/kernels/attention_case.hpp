@@ -1,8 +1,8 @@
 // One attention problem for the tests: random tensors, masks and ids, a naive float64 reference that stores all scores, and a
-// call of the kernels with a guarded workspace. Used by the tests cpu_attention*.
+// call of the kernels with a guarded workspace. Used by the tests attention*.
 #pragma once
 #include "base/random.hpp"
-#include "cpu/attention.hpp"
+#include "device.hpp"
 #include "reference.hpp"
 #include <algorithm>
 #include <cmath>
@@ -110,18 +110,46 @@ struct Case {
         std::vector<float> lse(q.size() / shape.d);
         Stored o = garbage(q_bytes.size(), type);
         {
-            Workspace workspace(attention_workspace(shape, threads, false));
-            quadrille::attention(attention(q_bytes, k_bytes, v_bytes, workspace), o.data(), type, lse.data(), false);
+            Workspace workspace(kernels()->attention_workspace(shape, type, false));
+            kernels()->attention(attention(q_bytes, k_bytes, v_bytes, workspace), o.data(), type, lse.data(), false);
         }
         Stored dq = garbage(q_bytes.size(), grad_type), dk = garbage(k_bytes.size(), grad_type), dv = dk;
         {
-            Workspace workspace(attention_workspace(shape, threads, true));
-            attention_dx(attention(q_bytes, k_bytes, v_bytes, workspace), o.data(), lse.data(), do_bytes.data(), dq.data(), dk.data(),
+            Workspace workspace(kernels()->attention_workspace(shape, type, true));
+            kernels()->attention_dx(attention(q_bytes, k_bytes, v_bytes, workspace), o.data(), lse.data(), do_bytes.data(), dq.data(), dk.data(),
                          dv.data(), grad_type, false);
         }
         return {values(o), Values(lse.begin(), lse.end()), values(dq), values(dk), values(dv)};
     }
 };
+
+// Positions that one rank of a ring holds of the sequence.
+using Positions = std::vector<std::int64_t>;
+
+inline Positions range(std::int64_t first, std::int64_t last) {
+    Positions p(static_cast<std::size_t>(last - first));
+    std::iota(p.begin(), p.end(), first);
+    return p;
+}
+
+// The sequence in 2·ranks pieces, of which rank r holds the r-th from the front and the r-th from the back.
+inline std::vector<Positions> zigzag(std::int64_t seq, std::int64_t ranks) {
+    std::vector<Positions> pieces;
+    for (std::int64_t r = 0; r < ranks; ++r) {
+        const std::int64_t back = 2 * ranks - 1 - r, p = 2 * ranks;
+        Positions piece = range(seq * r / p, seq * (r + 1) / p);
+        const Positions second = range(seq * back / p, seq * (back + 1) / p);
+        piece.insert(piece.end(), second.begin(), second.end());
+        pieces.push_back(piece);
+    }
+    return pieces;
+}
+
+inline std::vector<Positions> contiguous(std::int64_t seq, std::int64_t ranks) {
+    std::vector<Positions> pieces;
+    for (std::int64_t r = 0; r < ranks; ++r) pieces.push_back(range(seq * r / ranks, seq * (r + 1) / ranks));
+    return pieces;
+}
 
 // The largest difference, over the largest magnitude of the reference (or 0.1); infinities must agree.
 inline double difference(const Values& x, const Values& reference) {

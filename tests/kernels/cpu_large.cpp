@@ -1,9 +1,6 @@
 // Operands of more than 2^31 elements: what lies behind that index is read and written, and nothing else stands in for it. They take little
 // memory, since all but their first and last pages are one piece that is mapped again and again; what stands there is not looked at.
-#include "cpu/elementwise.hpp"
-#include "cpu/embedding.hpp"
-#include "cpu/loss.hpp"
-#include "cpu/optimizer.hpp"
+#include "cpu/kernels.hpp"
 #include "kernels/reference.hpp"
 
 #include <sys/mman.h>
@@ -52,60 +49,67 @@ class Large {
 }  // namespace
 
 TEST_CASE("36: elementwise kernels and sums") {
+    CpuKernels cpu(omp_get_max_threads());
     Large x, y;
     for (const std::int64_t i : {std::int64_t{0}, behind, count - 1}) x.set(i, 3.0f);
-    add(x.data(), x.data(), y.data(), count, t);
+    cpu.add(x.data(), x.data(), y.data(), count, t);
     for (const std::int64_t i : {std::int64_t{0}, behind, count - 1}) CHECK(y.at(i) == 6.0f);
     CHECK(y.at(count - 2) == 0.0f);
     std::vector<float> sums(cols);
-    column_sum(y.data(), t, sums.data(), DType::f32, rows, cols, false);  // elements 0 and 2^31 stand in column 0
+    cpu.column_sum(y.data(), t, sums.data(), DType::f32, rows, cols, false, nullptr);  // elements 0 and 2^31 stand in column 0
     CHECK(sums[0] == 12.0f);
     CHECK(sums[cols - 1] == 6.0f);
     CHECK(std::count(sums.begin(), sums.end(), 0.0f) == cols - 2);
-    Workspace workspace(sum_squares_workspace(count));
-    CHECK(sum_squares(y.data(), t, count, workspace.data()) == 3 * 36.0);
-    cast(y.data(), t, x.data(), t, count);
+    Workspace workspace(cpu.sum_squares_workspace(count, 1));
+    const Extent whole{0, count};
+    double squares = 0;
+    cpu.sum_squares(y.data(), t, {&whole, 1}, &squares, workspace.data());
+    CHECK(squares == 3 * 36.0);
+    cpu.cast(y.data(), t, x.data(), t, count);
     CHECK(x.at(0) == 6.0f);
     CHECK(x.at(count - 1) == 6.0f);
-    zero(y.data(), count * 2);
+    cpu.zero(y.data(), count * 2);
     CHECK(y.at(0) == 0.0f);
     CHECK(y.at(behind) == 0.0f);
     CHECK(y.at(count - 1) == 0.0f);
 }
 
 TEST_CASE("36: the last row of a large table, and its gradient") {
+    CpuKernels cpu(omp_get_max_threads());
     Large table;
     const Embedding e{.tokens = 2, .h = cols, .rows = rows};
     const std::vector<std::int32_t> ids = {0, static_cast<std::int32_t>(rows - 1)};
     for (std::int64_t c = 0; c < cols; ++c) table.set(c, 1.0f), table.set(count - cols + c, 5.0f);
     std::vector<bf16> y(static_cast<std::size_t>(2 * cols));
-    embedding(e, ids.data(), table.data(), y.data(), t);
+    cpu.embedding(e, ids.data(), table.data(), y.data(), t);
     CHECK(static_cast<float>(y.front()) == 1.0f);
     CHECK(static_cast<float>(y.back()) == 5.0f);
-    Workspace workspace(embedding_dw_workspace(e, omp_get_max_threads()));
-    embedding_dw(e, ids.data(), y.data(), t, table.data(), t, true, workspace.data());
+    Workspace workspace(cpu.embedding_dw_workspace(e));
+    cpu.embedding_dw(e, ids.data(), y.data(), t, table.data(), t, true, workspace.data());
     CHECK(table.at(0) == 2.0f);
     CHECK(table.at(count - 1) == 10.0f);
     CHECK(table.at(count - cols - 1) == 0.0f);
 }
 
 TEST_CASE("36: the last row of large logits, and its gradient") {
+    CpuKernels cpu(omp_get_max_threads());
     Large logits;
     const auto n = static_cast<std::size_t>(rows);
     const Logits l{.tokens = rows, .columns = cols, .real_columns = 2, .t = t};  // the rest is padding, which costs no exponentials
     std::vector<std::int32_t> target(n, 1);
     std::vector<float> max(n), sums(2 * n), dsums(2 * n);
     logits.set(count - cols, 4.0f);
-    logit_max(l, logits.data(), max.data());
+    cpu.logit_max(l, logits.data(), max.data());
     CHECK(max[0] == 0.0f);
     CHECK(max[n - 1] == 4.0f);
-    logit_sums(l, logits.data(), max.data(), target.data(), sums.data());
+    cpu.logit_sums(l, logits.data(), max.data(), target.data(), sums.data());
     CHECK(sums[0] == 2.0f);
     CHECK(sums[n - 1] == doctest::Approx(1 + std::exp(-4.0)));
     CHECK(sums[2 * n - 1] == -4.0f);
     const std::vector<std::uint8_t> mask(n, 1);
-    token_loss_dx(rows, sums.data(), mask.data(), 1.0, dsums.data());
-    logit_sums_dx(l, logits.data(), max.data(), target.data(), dsums.data(), logits.data());
+    const double dloss = 1.0;
+    cpu.token_loss_dx(rows, sums.data(), mask.data(), &dloss, dsums.data());
+    cpu.logit_sums_dx(l, logits.data(), max.data(), target.data(), dsums.data(), logits.data());
     CHECK(logits.at(0) == 0.5f);
     CHECK(logits.at(1) == -0.5f);
     CHECK(logits.at(count - cols) == doctest::Approx(1 / (1 + std::exp(-4.0))).epsilon(0.01));

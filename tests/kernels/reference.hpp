@@ -14,11 +14,11 @@
 
 namespace quadrille::test {
 
-// Memory of exactly `bytes`, 64-byte aligned, filled with NaN; the guard behind it must survive.
+// Memory of exactly `bytes`, 256-byte aligned, filled with NaN; the guard behind it must survive.
 class Workspace {
   public:
-    explicit Workspace(std::int64_t bytes) : memory_(static_cast<std::size_t>(bytes) / 4 + 32, std::nanf("")) {
-        begin_ = memory_.data() + (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64 / 4;
+    explicit Workspace(std::int64_t bytes) : memory_(static_cast<std::size_t>(bytes) / 4 + 80, std::nanf("")) {
+        begin_ = memory_.data() + (256 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 256) % 256 / 4;
         guard_ = begin_ + bytes / 4;
         std::fill_n(guard_, 16, 1234.5f);
     }

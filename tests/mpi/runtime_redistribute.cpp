@@ -2,6 +2,7 @@
 #include "mpi_main.hpp"
 
 #include "compile/lay_out.hpp"
+#include "cpu/kernels.hpp"
 #include "ir/table.hpp"
 #include "runtime/addresses.hpp"
 #include "runtime/executor.hpp"
@@ -55,7 +56,8 @@ void check(const Grid& grid, const TensorType& from, std::vector<Placement> path
     options.wire_axes = wire_axes(p);
     EngineOptions engine_options;
     Engine engine(world(), engine_options);
-    Executor executor(p, world(), engine, arena, options);
+    CpuKernels kernels(1);
+    Executor executor(p, world(), engine, arena, kernels, options);
     const auto floats = [&](TensorId t) { return reinterpret_cast<float*>(arena.data(Tier::device) + range_of(p, at, t).begin); };
     const auto mine = local(grid, from, at);
     std::copy(mine.begin(), mine.end(), floats(values[0]));
@@ -150,7 +152,8 @@ TEST_CASE("a message between stages, and a sum that all of them hold") {
     Engine engine(world());
     ExecutorOptions options;
     options.wire_axes = {"pp"};
-    Executor executor(p, world(), engine, arena, options);
+    CpuKernels kernels(1);
+    Executor executor(p, world(), engine, arena, kernels, options);
     const auto at_byte = [&](TensorId id) { return arena.data(Tier::device) + range_of(p, at, id).begin; };
     if (x >= 0)
         for (int i = 0; i < 128; ++i) reinterpret_cast<float*>(at_byte(x))[i] = static_cast<float>(i + 100 * at[Axis::tp]);

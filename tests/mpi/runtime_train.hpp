@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "compile/compile.hpp"
+#include "cpu/kernels.hpp"
 #include "parameters.hpp"
 #include "plan/costs.hpp"
 #include "runtime/executor.hpp"
@@ -80,7 +81,8 @@ class Trainer {
     Trainer(World& world, const Config& config, int threads = 1, bool poison = false) : world_(world), config_(config) {
         EngineOptions engine;
         engine.compute_threads = threads;
-        workspace_ = {device_workspace(threads), Engine::staging_bytes(engine)};
+        kernels_ = std::make_shared<CpuKernels>(threads);
+        workspace_ = {device_workspace(kernels_), Engine::staging_bytes(engine)};
         compiled_ = compile(config, Purpose::training, workspace_);
         const Grid& grid = compiled_.tables->grid();
         at_ = grid.coordinate(world.rank());
@@ -96,7 +98,7 @@ class Trainer {
         const std::int64_t staging = program().staging[0];
         engine.staging = {arena_->data(Tier::device) + arena_->size(Tier::device) - staging, static_cast<std::size_t>(staging)};
         engine_ = std::make_unique<Engine>(world, engine);
-        executor_ = std::make_unique<Executor>(program(), world, *engine_, *arena_, options);
+        executor_ = std::make_unique<Executor>(program(), world, *engine_, *arena_, *kernels_, options);
         initialize(program(), at_, *arena_, 42, threads);
         options_ = options;
     }
@@ -122,7 +124,7 @@ class Trainer {
         if (!evaluation_) {
             evaluation_programs_ = compile(config_, Purpose::evaluation, workspace_);
             const Program& here = evaluation_programs_->programs[static_cast<std::size_t>(at_[Axis::pp])];
-            evaluation_ = std::make_unique<Executor>(here, world_, *engine_, *arena_, options_);
+            evaluation_ = std::make_unique<Executor>(here, world_, *engine_, *arena_, *kernels_, options_);
         }
         return evaluation_->run(inputs(number, false));
     }
@@ -161,6 +163,7 @@ class Trainer {
     Coordinate at_;
     std::vector<std::string> wire_axes_;
     Workspace workspace_;
+    std::shared_ptr<CpuKernels> kernels_;
     std::unique_ptr<Arena> arena_;
     std::unique_ptr<Engine> engine_;
     ExecutorOptions options_;

@@ -1,5 +1,5 @@
 // Signals that come in the middle of arithmetic. Alone in its program, whose signals are held from here on.
-#include "cpu/gemm.hpp"
+#include "cpu/kernels.hpp"
 #include "train/stop.hpp"
 
 #include <csignal>
@@ -27,7 +27,7 @@ TEST_CASE("a hail of signals changes no product, and no memory beside it") {
     const auto product = [&] {
         std::vector<float> c(m * n);
         g.c = c.data();
-        gemm(g);
+        CpuKernels(1).gemm(g);
         return c;
     };
     hold_signals();

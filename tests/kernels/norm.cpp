@@ -1,6 +1,6 @@
 // LayerNorm and RMSNorm against float64, their derivatives against central differences of the float64 function.
 // Tolerances: the stored type's rounding plus 3e-6 for fp32 statistics; sums over rows 2e-6 sqrt(rows).
-#include "cpu/norm.hpp"
+#include "kernels/device.hpp"
 #include "kernels/reference.hpp"
 
 using namespace quadrille;
@@ -32,6 +32,11 @@ struct Problem {
     Operand x, r, dy, gain, bias;
 };
 
+void norm_dw(const Problem& p, Stored& dgain, Stored* dbias, DType out_type, bool accumulate) {
+    Workspace workspace(kernels()->norm_dw_workspace(p.n));
+    kernels()->norm_dw(p.n, p.x.data(), p.dy.data(), dgain.data(), dbias ? dbias->data() : nullptr, out_type, accumulate, workspace.data());
+}
+
 template <class F>
 void each_problem(F f) {
     for (const DType t : storage_types)
@@ -53,11 +58,11 @@ TEST_CASE("norm and residual_norm") {
     each_problem([](const Problem& p) {
         const double relative = rounding(p.n.t) + 2e-6, absolute = 4e-6;
         Stored y = garbage(p.x.stored.size(), p.n.t), sum = y;
-        norm(p.n, p.x.data(), p.gain.data(), p.bias.data(), y.data());
+        kernels()->norm(p.n, p.x.data(), p.gain.data(), p.bias.data(), y.data());
         CHECK(error(y, norm64(p.n, p.x.x, p.gain.x, p.bias.x), relative, absolute) <= 1.0);
-        norm(p.n, p.x.data(), p.gain.data(), nullptr, y.data());
+        kernels()->norm(p.n, p.x.data(), p.gain.data(), nullptr, y.data());
         CHECK(error(y, norm64(p.n, p.x.x, p.gain.x, {}), relative, absolute) <= 1.0);
-        residual_norm(p.n, p.x.data(), p.r.data(), p.gain.data(), p.bias.data(), sum.data(), y.data());
+        kernels()->residual_norm(p.n, p.x.data(), p.r.data(), p.gain.data(), p.bias.data(), sum.data(), y.data());
         Values both = p.x.x;
         for (std::size_t i = 0; i < both.size(); ++i) both[i] += p.r.x[i];
         CHECK(error(sum, both, rounding(p.n.t), 1e-7) <= 1.0);
@@ -71,7 +76,7 @@ TEST_CASE("a mean a thousand times the deviation does not spoil the variance") {
     for (double& v : shifted) v += 1000.0;
     const Stored x = stored(shifted, DType::f32), gain = stored(Values(257, 1.0), DType::f32);
     Stored y = garbage(514, DType::f32);
-    norm(n, x.data(), gain.data(), nullptr, y.data());
+    kernels()->norm(n, x.data(), gain.data(), nullptr, y.data());
     CHECK(error(y, norm64(n, values(x), Values(257, 1.0), {}), 0.0, 3e-4) <= 1.0);
 }
 
@@ -80,13 +85,13 @@ TEST_CASE("norm_dx and norm_dw against central differences") {
         if (p.n.rows * p.n.h > 5000) return;  // the differences are quadratic; rows are alike
         const auto loss_x = [&](const Values& x) { return dot(p.dy.x, norm64(p.n, x, p.gain.x, p.bias.x)); };
         Stored dx = garbage(p.x.stored.size(), p.n.t);
-        norm_dx(p.n, p.x.data(), p.gain.data(), p.dy.data(), dx.data());
+        kernels()->norm_dx(p.n, p.x.data(), p.gain.data(), p.dy.data(), dx.data());
         const Values want = central_difference(loss_x, p.x.x, 1e-6);
         double largest = 1.0;  // few columns and a tiny variance give large rstd, and with it large errors
         for (const double d : want) largest = std::max(largest, std::abs(d));
         CHECK(error(dx, want, rounding(p.n.t) + 1e-5, 1e-5 * largest) <= 1.0);
         Stored in_place = p.dy.stored;
-        norm_dx(p.n, p.x.data(), p.gain.data(), in_place.data(), in_place.data());
+        kernels()->norm_dx(p.n, p.x.data(), p.gain.data(), in_place.data(), in_place.data());
         CHECK(in_place.bytes == dx.bytes);
 
         const Values dgain64 = central_difference([&](const Values& g) { return dot(p.dy.x, norm64(p.n, p.x.x, g, p.bias.x)); }, p.gain.x);
@@ -97,10 +102,10 @@ TEST_CASE("norm_dx and norm_dw against central differences") {
                 Values gain_want = dgain64, bias_want = dbias64;
                 for (std::size_t c = 0; accumulate && c < gain_want.size(); ++c) gain_want[c] += before.x[c], bias_want[c] += before.x[c];
                 Stored dgain = before.stored, dbias = before.stored;
-                norm_dw(p.n, p.x.data(), p.dy.data(), dgain.data(), dbias.data(), out, accumulate, Workspace(norm_dw_workspace(p.n)).data());
+                norm_dw(p, dgain, &dbias, out, accumulate);
                 CHECK(error(dgain, gain_want, rounding(out), 2e-5) <= 1.0);
                 CHECK(error(dbias, bias_want, rounding(out), 2e-5) <= 1.0);
-                norm_dw(p.n, p.x.data(), p.dy.data(), dgain.data(), nullptr, out, false, Workspace(norm_dw_workspace(p.n)).data());
+                norm_dw(p, dgain, nullptr, out, false);
                 CHECK(error(dgain, dgain64, rounding(out), 2e-5) <= 1.0);
             }
     });
@@ -111,13 +116,13 @@ TEST_CASE("the same bits on any number of threads") {
         const Problem p(200, 260, false, t);
         CHECK(same_bits_on_any_threads([&] {
             Stored dgain = garbage(260, DType::f32), dbias = dgain;
-            norm_dw(p.n, p.x.data(), p.dy.data(), dgain.data(), dbias.data(), DType::f32, false, Workspace(norm_dw_workspace(p.n)).data());
+            norm_dw(p, dgain, &dbias, DType::f32, false);
             dgain.bytes.insert(dgain.bytes.end(), dbias.bytes.begin(), dbias.bytes.end());
             return dgain.bytes;
         }));
         CHECK(same_bits_on_any_threads([&] {
             Stored dx = garbage(200 * 260, t);
-            norm_dx(p.n, p.x.data(), p.gain.data(), p.dy.data(), dx.data());
+            kernels()->norm_dx(p.n, p.x.data(), p.gain.data(), p.dy.data(), dx.data());
             return dx.bytes;
         }));
     }

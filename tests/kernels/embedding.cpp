@@ -1,5 +1,5 @@
 // Look-ups in a cut table and their gradient against float64. Tolerance: rounding of the table's type, 1e-6 per f32 sum.
-#include "cpu/embedding.hpp"
+#include "kernels/device.hpp"
 #include "kernels/reference.hpp"
 
 using namespace quadrille;
@@ -16,7 +16,8 @@ std::vector<std::int32_t> draw_ids(std::int64_t tokens) {
 }
 
 void gradient(const Embedding& e, const std::int32_t* ids, const void* dy, DType dy_type, Stored& table, DType out, bool accumulate) {
-    embedding_dw(e, ids, dy, dy_type, table.data(), out, accumulate, Workspace(embedding_dw_workspace(e, omp_get_max_threads())).data());
+    Workspace workspace(kernels()->embedding_dw_workspace(e));
+    kernels()->embedding_dw(e, ids, dy, dy_type, table.data(), out, accumulate, workspace.data());
 }
 
 }  // namespace
@@ -28,8 +29,8 @@ TEST_CASE("the ranks' look-ups add up to the whole one") {
             const Operand table = operand(257 * h, t, 2);
             const Embedding low{.tokens = 70, .h = h, .first_row = 0, .rows = 100}, high{.tokens = 70, .h = h, .first_row = 100, .rows = 157};
             Stored a = garbage(70 * h, t), b = a;
-            embedding(low, ids.data(), table.data(), a.data(), t);
-            embedding(high, ids.data(), static_cast<const unsigned char*>(table.data()) + 100 * h * bytes_of(t), b.data(), t);
+            kernels()->embedding(low, ids.data(), table.data(), a.data(), t);
+            kernels()->embedding(high, ids.data(), static_cast<const unsigned char*>(table.data()) + 100 * h * bytes_of(t), b.data(), t);
             const Values va = values(a), vb = values(b);
             for (std::size_t i = 0; i < va.size(); ++i) {
                 const std::size_t id = static_cast<std::size_t>(ids[i / static_cast<std::size_t>(h)]);

@@ -1,39 +1,11 @@
 // Attention as sp ranks compute it: each holds a piece of the sequence, keys and values come by in turns, partial results are
 // merged. The ranks are simulated; what they give must be what one rank gives for the whole sequence.
 #include "attention_case.hpp"
-#include "cpu/attention_tiles.hpp"
 
 using namespace quadrille;
 using namespace quadrille::test;
 
 namespace {
-
-using Positions = std::vector<std::int64_t>;
-
-Positions range(std::int64_t first, std::int64_t last) {
-    Positions p(static_cast<std::size_t>(last - first));
-    std::iota(p.begin(), p.end(), first);
-    return p;
-}
-
-// The sequence in 2·ranks pieces, of which rank r holds the r-th from the front and the r-th from the back.
-std::vector<Positions> zigzag(std::int64_t seq, std::int64_t ranks) {
-    std::vector<Positions> pieces;
-    for (std::int64_t r = 0; r < ranks; ++r) {
-        const std::int64_t back = 2 * ranks - 1 - r, p = 2 * ranks;
-        Positions piece = range(seq * r / p, seq * (r + 1) / p);
-        const Positions second = range(seq * back / p, seq * (back + 1) / p);
-        piece.insert(piece.end(), second.begin(), second.end());
-        pieces.push_back(piece);
-    }
-    return pieces;
-}
-
-std::vector<Positions> contiguous(std::int64_t seq, std::int64_t ranks) {
-    std::vector<Positions> pieces;
-    for (std::int64_t r = 0; r < ranks; ++r) pieces.push_back(range(seq * r / ranks, seq * (r + 1) / ranks));
-    return pieces;
-}
 
 // Rows [b, positions, width] of x[b, seq, width].
 template <class T>
@@ -63,15 +35,15 @@ struct Partial {
 
 void forward_turn(const Case& c, Partial& partial, bool merge) {
     const Stored q = stored(c.q, c.type), k = stored(c.k, c.type), v = stored(c.v, c.type);
-    Workspace workspace(attention_workspace(c.shape, 2, false));
-    attention(c.attention(q, k, v, workspace), partial.o.data(), DType::f32, partial.lse.data(), merge);
+    Workspace workspace(kernels()->attention_workspace(c.shape, c.type, false));
+    kernels()->attention(c.attention(q, k, v, workspace), partial.o.data(), DType::f32, partial.lse.data(), merge);
 }
 
 void backward_turn(const Case& c, const Partial& final, std::vector<float>& dq, std::vector<float>& dk, std::vector<float>& dv) {
     const Stored q = stored(c.q, c.type), k = stored(c.k, c.type), v = stored(c.v, c.type), d_o = stored(c.d_o, c.type);
     const Stored o = stored(Values(final.o.begin(), final.o.end()), c.type);
-    Workspace workspace(attention_workspace(c.shape, 2, true));
-    attention_dx(c.attention(q, k, v, workspace), o.data(), final.lse.data(), d_o.data(), dq.data(), dk.data(), dv.data(), DType::f32,
+    Workspace workspace(kernels()->attention_workspace(c.shape, c.type, true));
+    kernels()->attention_dx(c.attention(q, k, v, workspace), o.data(), final.lse.data(), d_o.data(), dq.data(), dk.data(), dv.data(), DType::f32,
                  true);
 }
 
@@ -105,32 +77,6 @@ void check_ring(const Case& whole, const Result& expected, const std::vector<Pos
     }
 }
 
-// Score tiles that the forward and the backward compute: those that are not wholly masked.
-std::int64_t tiles_seen(const Attention& a) {
-    std::int64_t count = 0;
-    for (std::int64_t b = 0; b < a.shape.b; ++b)
-        for (std::int64_t i = 0; i < tiles_of(a.shape.s); ++i) {
-            const QueryTile q = query_tile(a, b, 0, i);
-            for (std::int64_t j = 0; j < tiles_of(a.shape.t); ++j) count += seen(a, q, key_tile(a, j)) != Seen::none;
-        }
-    return count * a.shape.n;
-}
-
-// Score tiles that each rank computes over all turns: the most over the least.
-double imbalance(const std::vector<Positions>& pieces) {
-    std::vector<double> tiles;
-    for (const Positions& queries : pieces) {
-        tiles.push_back(0);
-        for (const Positions& keys : pieces) {
-            Attention a{};
-            a.shape = {1, static_cast<std::int64_t>(queries.size()), static_cast<std::int64_t>(keys.size()), 3, 1, 16};
-            a.q_position = queries.data(), a.k_position = keys.data();
-            tiles.back() += static_cast<double>(tiles_seen(a));
-        }
-    }
-    return *std::max_element(tiles.begin(), tiles.end()) / *std::min_element(tiles.begin(), tiles.end());
-}
-
 }  // namespace
 
 TEST_CASE("turns in any order give the whole") {
@@ -161,20 +107,4 @@ TEST_CASE("merging whole tiles") {
     const Result expected = whole.reference();
     check_ring(whole, expected, zigzag(300, 2), {0, 1});
     check_ring(whole, expected, contiguous(300, 2), {1, 0});
-}
-
-TEST_CASE("zigzag balances the score tiles, and what is masked is skipped") {
-    CHECK(imbalance(zigzag(2048, 4)) <= 1.1);
-    CHECK(imbalance(contiguous(2048, 4)) > 6.0);
-    CHECK(imbalance(contiguous(2048, 4)) < 7.0);
-
-    const Positions all = range(0, 640);
-    Attention a{};
-    a.shape = {2, 640, 640, 3, 1, 16};
-    a.q_position = a.k_position = all.data();
-    CHECK(tiles_seen(a) == 2 * 3 * 55);  // 10 tiles: 1 + 2 + ... + 10
-    std::vector<std::int32_t> starts;
-    for (std::int32_t i = 0; i < 1280; ++i) starts.push_back(i % 640 / 64 * 64);
-    a.document_start = starts.data();
-    CHECK(tiles_seen(a) == 2 * 3 * 10);  // documents as long as tiles: the diagonal
 }

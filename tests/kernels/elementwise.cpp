@@ -1,7 +1,7 @@
 // Elementwise kernels and bias sums against float64; derivatives against central differences of the float64 function.
 // Tolerances: the stored type's rounding, plus 1e-6 for fp32 arithmetic.
 #include "base/random.hpp"
-#include "cpu/elementwise.hpp"
+#include "kernels/device.hpp"
 #include "kernels/reference.hpp"
 #include <numeric>
 
@@ -25,6 +25,11 @@ Values mapped(const Values& a, F f) {
     return y;
 }
 
+void column_sum(const void* dy, DType dy_type, void* db, DType db_type, std::int64_t rows, std::int64_t cols, bool accumulate) {
+    Workspace workspace(kernels()->column_sum_workspace(rows, cols));
+    kernels()->column_sum(dy, dy_type, db, db_type, rows, cols, accumulate, workspace.data());
+}
+
 constexpr std::int64_t large = 40001;  // beyond the size from which the team is used
 
 }  // namespace
@@ -35,22 +40,22 @@ TEST_CASE("add, gelu, swiglu and their derivatives") {
             const Operand a = operand(n, t, 1, 2.0), b = operand(n, t, 2), d = operand(n, t, 3);
             const double relative = rounding(t) + 1e-6, absolute = 2e-6;
             Stored y = garbage(n, t), z = garbage(n, t);
-            add(a.data(), b.data(), y.data(), n, t);
+            kernels()->add(a.data(), b.data(), y.data(), n, t);
             CHECK(error(y, mapped(a.x, [&](std::size_t i, double x) { return x + b.x[i]; }), relative, absolute) <= 1.0);
-            scale(a.data(), -0.3, y.data(), n, t);
+            kernels()->scale(a.data(), -0.3, y.data(), n, t);
             CHECK(error(y, mapped(a.x, [&](std::size_t, double x) { return -0.3 * x; }), relative, absolute) <= 1.0);
-            gelu(a.data(), y.data(), n, t);
+            kernels()->gelu(a.data(), y.data(), n, t);
             CHECK(error(y, mapped(a.x, [&](std::size_t, double x) { return gelu64(x); }), relative, absolute) <= 1.0);
-            gelu_dx(a.data(), d.data(), y.data(), n, t);
+            kernels()->gelu_dx(a.data(), d.data(), y.data(), n, t);
             CHECK(error(y, mapped(a.x, [&](std::size_t i, double x) { return d.x[i] * slope(gelu64, x); }), relative, 1e-5) <= 1.0);
-            swiglu(a.data(), b.data(), y.data(), n, t);
+            kernels()->swiglu(a.data(), b.data(), y.data(), n, t);
             CHECK(error(y, mapped(a.x, [&](std::size_t i, double x) { return silu64(x) * b.x[i]; }), relative, absolute) <= 1.0);
-            swiglu_dx(a.data(), b.data(), d.data(), y.data(), z.data(), n, t);
+            kernels()->swiglu_dx(a.data(), b.data(), d.data(), y.data(), z.data(), n, t);
             CHECK(error(y, mapped(a.x, [&](std::size_t i, double x) { return d.x[i] * b.x[i] * slope(silu64, x); }), relative, 1e-5) <= 1.0);
             CHECK(error(z, mapped(a.x, [&](std::size_t i, double x) { return d.x[i] * silu64(x); }), relative, absolute) <= 1.0);
             y = a.stored;
-            gelu(y.data(), y.data(), n, t);  // in place
-            gelu(a.data(), z.data(), n, t);
+            kernels()->gelu(y.data(), y.data(), n, t);  // in place
+            kernels()->gelu(a.data(), z.data(), n, t);
             CHECK(y.bytes == z.bytes);
         }
 }
@@ -61,14 +66,41 @@ TEST_CASE("casts round to nearest even, accumulate adds, zero zeroes") {
             for (const std::int64_t n : {std::int64_t{1}, std::int64_t{257}, large}) {
                 const Operand a = operand(n, from, 5), b = operand(n, to, 6);
                 Stored y = garbage(n, to);
-                cast(a.data(), from, y.data(), to, n);
+                kernels()->cast(a.data(), from, y.data(), to, n);
                 CHECK(y.bytes == stored(a.x, to).bytes);
                 y = b.stored;
-                accumulate(a.data(), from, y.data(), to, n);
+                kernels()->accumulate(a.data(), from, y.data(), to, n);
                 CHECK(error(y, mapped(a.x, [&](std::size_t i, double x) { return x + b.x[i]; }), rounding(to), 1e-7) <= 1.0);
-                zero(y.data(), n * bytes_of(to));
+                kernels()->zero(y.data(), n * bytes_of(to));
                 CHECK(y.bytes == std::vector<unsigned char>(y.bytes.size(), 0));
             }
+}
+
+TEST_CASE("float64: sums and products as they are") {
+    const Values a = normal(257, 14), b = normal(257, 15);
+    Values y(a.size());
+    kernels()->add(a.data(), b.data(), y.data(), 257, DType::f64);
+    CHECK(y == mapped(a, [&](std::size_t i, double x) { return x + b[i]; }));
+    kernels()->scale(a.data(), 0.1, y.data(), 257, DType::f64);
+    CHECK(y == mapped(a, [&](std::size_t, double x) { return 0.1 * x; }));
+}
+
+TEST_CASE("gather takes runs of elements of any size, repeat writes the same row again") {
+    std::vector<unsigned char> x(20000);
+    std::iota(x.begin(), x.end(), static_cast<unsigned char>(0));
+    const std::vector<Extent> extents = {{700, 9}, {3, 1}, {0, 0}, {100, 515}};
+    for (const std::int64_t size : {1, 2, 4, 8}) {
+        std::vector<unsigned char> want, y(static_cast<std::size_t>(525 * size));
+        for (const Extent& e : extents) want.insert(want.end(), x.begin() + e.offset * size, x.begin() + (e.offset + e.count) * size);
+        kernels()->gather(x.data(), extents, size, y.data());
+        CHECK(y == want);
+    }
+    const std::vector<std::int64_t> row = {5, 6, 0, 1 << 30, -1};
+    std::vector<std::int32_t> rows(5 * 300);
+    kernels()->repeat(row.data(), 5, 300, rows.data());
+    bool equal = true;
+    for (std::size_t i = 0; i < rows.size(); ++i) equal = equal && rows[i] == row[i % 5];
+    CHECK(equal);
 }
 
 TEST_CASE("add_bias and column_sum") {
@@ -77,7 +109,7 @@ TEST_CASE("add_bias and column_sum") {
             for (const std::int64_t cols : odd_sizes) {
                 const Operand x = operand(rows * cols, t, 7), bias = operand(cols, t, 8);
                 Stored y = garbage(rows * cols, t);
-                add_bias(x.data(), bias.data(), y.data(), rows, cols, t);
+                kernels()->add_bias(x.data(), bias.data(), y.data(), rows, cols, t);
                 const auto c = static_cast<std::size_t>(cols);
                 CHECK(error(y, mapped(x.x, [&](std::size_t i, double v) { return v + bias.x[i % c]; }), rounding(t), 1e-7) <= 1.0);
                 for (const DType out : storage_types)
@@ -94,14 +126,14 @@ TEST_CASE("add_bias and column_sum") {
 
 TEST_CASE("dropout is the mask of the global element, on any cut") {
     // A global [4, 6, 10] tensor; the local block is samples 3, 1, positions 5, 0, 2, channels 4..8.
-    const std::int64_t samples[] = {3, 1}, positions[] = {5, 0, 2}, channels[] = {4, 5, 6, 7, 8};
+    const std::vector<std::int64_t> samples = {3, 1}, positions = {5, 0, 2}, channels = {4, 5, 6, 7, 8};
     const std::uint64_t key = random_key(1234, 7, 2);
     for (const DType t : storage_types) {
         const Operand x = operand(2 * 3 * 5, t, 10);
-        Dropout d{.b = 2, .s = 3, .h = 5, .sample_index = samples, .position = positions, .channel_index = channels};
+        Dropout d{.b = 2, .s = 3, .h = 5, .sample_index = samples.data(), .position = positions.data(), .channel_index = channels.data()};
         d.global_s = 6, d.global_h = 10, d.rate = 0.3, d.key = key, d.t = t;
         Stored y = garbage(30, t);
-        dropout(d, x.data(), y.data());
+        kernels()->dropout(d, x.data(), y.data());
         Values want(30);
         for (std::size_t i = 0; i < 30; ++i) {
             const std::int64_t element = (samples[i / 15] * 6 + positions[i / 5 % 3]) * 10 + channels[i % 5];
@@ -109,7 +141,7 @@ TEST_CASE("dropout is the mask of the global element, on any cut") {
         }
         CHECK(error(y, want, rounding(t) + 2e-7, 1e-30) <= 1.0);
         d.rate = 0.0;
-        dropout(d, x.data(), y.data());
+        kernels()->dropout(d, x.data(), y.data());
         CHECK(y.bytes == x.stored.bytes);
     }
 }
@@ -119,30 +151,30 @@ TEST_CASE("dropout keeps the stated share and depends on the key") {
     std::vector<std::int64_t> position(s), channel(h);
     std::iota(position.begin(), position.end(), 0);
     std::iota(channel.begin(), channel.end(), 0);
-    const std::int64_t sample = 0;
-    Dropout d{.b = 1, .s = s, .h = h, .sample_index = &sample, .position = position.data(), .channel_index = channel.data()};
+    const std::vector<std::int64_t> sample = {0};
+    Dropout d{.b = 1, .s = s, .h = h, .sample_index = sample.data(), .position = position.data(), .channel_index = channel.data()};
     d.global_s = s, d.global_h = h, d.rate = 0.1, d.key = 1;
     const Stored ones = stored(Values(static_cast<std::size_t>(s * h), 1.0), DType::f32);
     Stored y = garbage(s * h, DType::f32), z = y;
-    dropout(d, ones.data(), y.data());
+    kernels()->dropout(d, ones.data(), y.data());
     const Values v = values(y);
     const double kept = static_cast<double>(std::count_if(v.begin(), v.end(), [](double x) { return x != 0.0; })) / static_cast<double>(s * h);
     CHECK(kept == doctest::Approx(0.9).epsilon(0.01));
     d.key = 2;
-    dropout(d, ones.data(), z.data());
+    kernels()->dropout(d, ones.data(), z.data());
     CHECK(y.bytes != z.bytes);
 }
 
 TEST_CASE("rotary turns pairs half a head apart, at far positions too, and its inverse undoes it") {
-    const std::int64_t positions[] = {0, 7, 1000003};
+    const std::vector<std::int64_t> positions = {0, 7, 1000003};
     for (const DType t : storage_types)
         for (const std::int64_t d : {std::int64_t{2}, std::int64_t{6}, std::int64_t{64}}) {
             const std::int64_t b = 2, s = 3, n = 3, count = b * s * n * d;
             const Operand x = operand(count, t, 11);
-            Rotary r{.b = b, .s = s, .n = n, .d = d, .position = positions};
+            Rotary r{.b = b, .s = s, .n = n, .d = d, .position = positions.data()};
             r.t = t;
             Stored y = garbage(count, t), back = garbage(count, t);
-            rotary(r, x.data(), y.data());
+            kernels()->rotary(r, x.data(), y.data());
             Values want(x.x.size());
             for (std::int64_t head = 0; head < b * s * n; ++head)
                 for (std::int64_t i = 0; i < d / 2; ++i) {
@@ -154,10 +186,10 @@ TEST_CASE("rotary turns pairs half a head apart, at far positions too, and its i
                 }
             CHECK(error(y, want, rounding(t), 1e-6) <= 1.0);
             r.inverse = true;
-            rotary(r, y.data(), back.data());
+            kernels()->rotary(r, y.data(), back.data());
             CHECK(error(back, x.x, 4 * rounding(t), 4 * rounding(t) * 3.0) <= 1.0);
             Stored in_place = y;
-            rotary(r, in_place.data(), in_place.data());
+            kernels()->rotary(r, in_place.data(), in_place.data());
             CHECK(in_place.bytes == back.bytes);
         }
 }
@@ -175,14 +207,14 @@ TEST_CASE("the same bits on any number of threads") {
         }));
         CHECK(same_bits_on_any_threads([&] {
             Stored out = garbage(count, t);
-            gelu_dx(x.data(), y.data(), out.data(), count, t);
+            kernels()->gelu_dx(x.data(), y.data(), out.data(), count, t);
             return out.bytes;
         }));
         CHECK(same_bits_on_any_threads([&] {
             Stored out = garbage(count, t);
             Rotary r{.b = 1, .s = rows, .n = 10, .d = 26, .position = position.data()};
             r.t = t;
-            rotary(r, x.data(), out.data());
+            kernels()->rotary(r, x.data(), out.data());
             return out.bytes;
         }));
     }

@@ -1,7 +1,7 @@
 // Packed gradients against float64: what each method may lose, that nothing is lost beside what is kept as unsent, and that what is not finite is
 // seen.
-#include "cpu/packets.hpp"
 #include "base/random.hpp"
+#include "device.hpp"
 #include "reference.hpp"
 
 #include <fmt/core.h>
@@ -44,14 +44,14 @@ Packed pack(const Packing& packing, const Stored& g, const Stored* residual, std
         c.residual = reinterpret_cast<const float*>(residual->data());
         c.unsent = reinterpret_cast<float*>(out.unsent.data());
     }
-    compress(c, reinterpret_cast<std::byte*>(out.packets.data()));
+    kernels()->compress(c, reinterpret_cast<std::byte*>(out.packets.data()));
     return out;
 }
 
 Stored unpack(const Packing& packing, const std::vector<unsigned char>& packets, std::int64_t n, std::int64_t count, DType type = DType::f32) {
     REQUIRE(static_cast<std::int64_t>(packets.size()) == n * packet_bytes(packing, count));
     Stored sum = garbage(count, type);
-    decompress(packing, reinterpret_cast<const std::byte*>(packets.data()), n, sum.data(), type, count);
+    kernels()->decompress(packing, reinterpret_cast<const std::byte*>(packets.data()), n, sum.data(), type, count);
     return sum;
 }
 
@@ -198,9 +198,25 @@ TEST_CASE("unsent may take the gradient's place") {
         c.unsent = reinterpret_cast<float*>(place.data());
         c.key = 1;
         std::vector<unsigned char> packets(apart.packets.size());
-        compress(c, reinterpret_cast<std::byte*>(packets.data()));
+        kernels()->compress(c, reinterpret_cast<std::byte*>(packets.data()));
         CHECK(packets == apart.packets);
         CHECK(place.bytes == apart.unsent.bytes);
+    }
+}
+
+TEST_CASE("a residual becomes what was not sent where the norm is finite, and else stays; its squares are summed") {
+    const std::int64_t count = 3 * block;
+    const Operand before = operand(count, DType::f32, 8), unsent = operand(count, DType::f32, 9);
+    for (const double norm2 : {2.0, static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+        Stored residual = before.stored;
+        const std::vector<double> norm = {norm2};
+        std::vector<double> squares(1);
+        Workspace workspace(kernels()->sum_squares_workspace(count, 1));
+        auto* const kept = reinterpret_cast<float*>(residual.data());
+        kernels()->retain(kept, reinterpret_cast<const float*>(unsent.data()), count, norm.data(), squares.data(), workspace.data());
+        const Operand& want = std::isfinite(norm2) ? unsent : before;
+        CHECK(residual.bytes == want.stored.bytes);
+        CHECK(squares[0] == doctest::Approx(dot(want.x, want.x)).epsilon(1e-13));
     }
 }
 

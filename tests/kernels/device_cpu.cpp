@@ -1,0 +1,11 @@
+#include "cpu/kernels.hpp"
+#include "device.hpp"
+
+#include <omp.h>
+
+namespace quadrille::test {
+
+std::shared_ptr<Kernels> kernels_of_device() { return std::make_shared<CpuKernels>(omp_get_max_threads()); }
+void finish_on_device() {}
+
+}  // namespace quadrille::test
