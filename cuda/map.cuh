@@ -21,15 +21,20 @@ template <class... T>
 constexpr int chunk_size = pack_bytes / static_cast<int>(std::min({sizeof(T)...}));
 
 // op(y, x...) sets y[outs] from one element of each operand.
-template <int n, class D, int outs, class Op, class... S>
-__device__ __forceinline__ void map_chunk(Op op, const Results<D, outs>& to, std::int64_t at, const Chunk<S, n>&... x) {
-    float y[outs][n];
+template <class D, int outs, class Op, int n, class... More>
+__device__ __forceinline__ void map_values(Op op, const Results<D, outs>& to, std::int64_t at, const Values<n>& x, const More&... more) {
+    Values<n> y[outs];
+#pragma unroll
     for (int i = 0; i < n; ++i) {
         float one[outs];
-        op(one, load(x.x[i])...);
-        for (int o = 0; o < outs; ++o) y[o][i] = one[o];
+        op(one, x.x[i], more.x[i]...);
+        for (int o = 0; o < outs; ++o) y[o].x[i] = one[o];
     }
     for (int o = 0; o < outs; ++o) store_values(to.y[o] + at, y[o]);
+}
+template <int n, class D, int outs, class Op, class... S>
+__device__ __forceinline__ void map_chunk(Op op, const Results<D, outs>& to, std::int64_t at, const Chunk<S, n>&... x) {
+    map_values(op, to, at, values_of(x)...);
 }
 
 template <class S, int n>
@@ -38,7 +43,7 @@ struct TwoChunks {
 };
 template <int n, class S>
 __device__ __forceinline__ TwoChunks<S, n> load_two(const S* x, std::int64_t first, std::int64_t second) {
-    return {*reinterpret_cast<const Chunk<S, n>*>(x + first), *reinterpret_cast<const Chunk<S, n>*>(x + second)};
+    return {load_chunk<n>(x + first), load_chunk<n>(x + second)};
 }
 template <int n, class D, int outs, class Op, class... S>
 __device__ __forceinline__ void map_two(Op op, const Results<D, outs>& to, std::int64_t first, std::int64_t second, const TwoChunks<S, n>&... x) {

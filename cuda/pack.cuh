@@ -1,10 +1,11 @@
 // Sixteen bytes of elements, the widest access of a thread: kernels that move memory do so in packs where addresses allow it, and element by element
 // where they do not and in the tail.
 #pragma once
+#include "cuda/ptx.cuh"
 #include "kernels/arithmetic.hpp"
 
-#include <cuda_runtime.h>
-
+#include <array>
+#include <bit>
 #include <cstdint>
 
 namespace quadrille::cuda {
@@ -13,36 +14,61 @@ constexpr int pack_bytes = 16;
 template <class T>
 constexpr int pack_size = pack_bytes / static_cast<int>(sizeof(T));
 
-template <class T>
-struct alignas(pack_bytes) Pack {
-    T x[pack_size<T>];
-    __device__ __forceinline__ T& operator[](int i) { return x[i]; }
-    __device__ __forceinline__ const T& operator[](int i) const { return x[i]; }
-};
-
-// Of addresses that are multiples of 16.
-template <class T>
-__device__ __forceinline__ Pack<T> load_pack(const T* from) { return *reinterpret_cast<const Pack<T>*>(from); }
-template <class T>
-__device__ __forceinline__ void store_pack(T* to, const Pack<T>& pack) { *reinterpret_cast<Pack<T>*>(to) = pack; }
-
-// n elements from or to memory as fp32, in accesses of 16 bytes where they are so long: `from` and `to` are multiples of 16 bytes, or of n elements' where
-// that is less. A result is rounded to nearest even; the bits of a NaN are the device's own.
+// n elements, accessed together: 16 bytes at a time where they are so long. They lie on a multiple of 16 bytes, or of their size where that is less.
 template <class T, int n>
 struct alignas(n * sizeof(T) < pack_bytes ? n * sizeof(T) : pack_bytes) Chunk {
     T x[n];
+    __device__ __forceinline__ T& operator[](int i) { return x[i]; }
+    __device__ __forceinline__ const T& operator[](int i) const { return x[i]; }
+};
+template <class T>
+using Pack = Chunk<T, pack_size<T>>;
+
+template <int n, class T>
+__device__ __forceinline__ Chunk<T, n> load_chunk(const T* from) { return *reinterpret_cast<const Chunk<T, n>*>(from); }
+template <class T, int n>
+__device__ __forceinline__ void store_chunk(T* to, const Chunk<T, n>& chunk) { *reinterpret_cast<Chunk<T, n>*>(to) = chunk; }
+template <class T>
+__device__ __forceinline__ Pack<T> load_pack(const T* from) { return load_chunk<pack_size<T>>(from); }
+template <class T>
+__device__ __forceinline__ void store_pack(T* to, const Pack<T>& pack) { store_chunk(to, pack); }
+
+// A chunk as fp32, and fp32 rounded to nearest even, by the device's own conversions of two at a time: the same bits as everywhere, but for a NaN's.
+template <int n>
+struct Values {
+    float x[n];
 };
 template <class T, int n>
-__device__ __forceinline__ void load_values(const T* from, float (&x)[n]) {
-    const auto chunk = *reinterpret_cast<const Chunk<T, n>*>(from);
-    for (int i = 0; i < n; ++i) x[i] = load(chunk.x[i]);
+__device__ __forceinline__ Values<n> values_of(const Chunk<T, n>& chunk) {
+    Values<n> v;
+    if constexpr (HalfWidth<T> && n % 2 == 0) {
+        const auto pairs = std::bit_cast<std::array<std::uint32_t, n / 2>>(chunk);
+#pragma unroll
+        for (int i = 0; i < n / 2; ++i) halves<T>(pairs[i], v.x[2 * i], v.x[2 * i + 1]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < n; ++i) v.x[i] = load(chunk.x[i]);
+    }
+    return v;
 }
 template <class T, int n>
-__device__ __forceinline__ void store_values(T* to, const float (&x)[n]) {
-    Chunk<T, n> chunk;
-    for (int i = 0; i < n; ++i) store(chunk.x[i], x[i]);
-    *reinterpret_cast<Chunk<T, n>*>(to) = chunk;
+__device__ __forceinline__ Chunk<T, n> rounded(const Values<n>& v) {
+    if constexpr (HalfWidth<T> && n % 2 == 0) {
+        std::array<std::uint32_t, n / 2> pairs;
+#pragma unroll
+        for (int i = 0; i < n / 2; ++i) pairs[i] = pair<T>(v.x[2 * i], v.x[2 * i + 1]);
+        return std::bit_cast<Chunk<T, n>>(pairs);
+    } else {
+        Chunk<T, n> chunk;
+#pragma unroll
+        for (int i = 0; i < n; ++i) store(chunk.x[i], v.x[i]);
+        return chunk;
+    }
 }
+template <int n, class T>
+__device__ __forceinline__ Values<n> load_values(const T* from) { return values_of(load_chunk<n>(from)); }
+template <class T, int n>
+__device__ __forceinline__ void store_values(T* to, const Values<n>& v) { store_chunk(to, rounded<T>(v)); }
 
 // Whether each address, or number of bytes between rows, is a multiple of 16.
 inline bool packable(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % pack_bytes == 0; }

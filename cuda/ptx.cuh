@@ -94,6 +94,22 @@ __device__ __forceinline__ std::uint32_t pair(float low, float high) {
 #endif
 }
 
+// The two elements of such a pair.
+template <HalfWidth T>
+__device__ __forceinline__ void halves(std::uint32_t packed, float& low, float& high) {
+    if constexpr (std::same_as<T, bf16>) {
+        low = std::bit_cast<float>(packed << 16);
+        high = std::bit_cast<float>(packed & 0xFFFF0000u);
+    } else {
+#ifdef QUADRILLE_EMULATED
+        low = f16::widen<float>(packed & 0xFFFFu);
+        high = f16::widen<float>(packed >> 16);
+#else
+        asm("{ .reg .f16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }" : "=f"(low), "=f"(high) : "r"(packed));
+#endif
+    }
+}
+
 // ---- tensor cores
 
 // c[16,8] += a[16,16] b[16,8] by a warp, sums in fp32. Lane l = 4 g + t holds, of c, rows g and g + 8, columns 2t and 2t + 1; of a, the same rows,

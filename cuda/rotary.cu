@@ -42,13 +42,12 @@ __global__ void __launch_bounds__(map_threads) rotate(const Rotary r, const T* x
         for (int item = static_cast<int>(threadIdx.x); item < positions * row; item += map_threads) {
             const int head = item / (half / n), pair = item % (half / n) * n, angle = item / row * half + pair;
             const std::int64_t at = sample + head * r.d + pair;
-            float u[n], v[n];
-            load_values(x + at, u);
-            load_values(x + at + half, v);
+            auto u = load_values<n>(x + at), v = load_values<n>(x + at + half);
+#pragma unroll
             for (int i = 0; i < n; ++i) {
-                const float c = cosine[angle + i], s = sine[angle + i], a = u[i];
-                u[i] = a * c - v[i] * s;
-                v[i] = v[i] * c + a * s;
+                const float c = cosine[angle + i], s = sine[angle + i], a = u.x[i];
+                u.x[i] = a * c - v.x[i] * s;
+                v.x[i] = v.x[i] * c + a * s;
             }
             store_values(y + at, u);
             store_values(y + at + half, v);

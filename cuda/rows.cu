@@ -27,18 +27,22 @@ template <int n>
 __device__ __forceinline__ std::int64_t first_column() { return (std::int64_t{blockIdx.x} * tile_columns + threadIdx.x) * n; }
 
 template <class T, int n>
+__device__ __forceinline__ Values<n> sum(const Chunk<T, n>& x, const Values<n>& b) {
+    auto v = values_of(x);
+#pragma unroll
+    for (int i = 0; i < n; ++i) v.x[i] += b.x[i];
+    return v;
+}
+
+template <class T, int n>
 __global__ void __launch_bounds__(tile_columns* tile_rows) add_bias_rows(const T* x, const T* bias, T* y, std::int64_t rows, std::int64_t cols) {
     const std::int64_t column = first_column<n>();
     if (column >= cols) return;
-    float b[n];
-    load_values(bias + column, b);
+    const auto b = load_values<n>(bias + column);
     each_two_rows(rows, [&](std::int64_t first, std::int64_t second) {
-        float u[n], v[n];
-        load_values(x + first * cols + column, u);
-        load_values(x + second * cols + column, v);
-        for (int i = 0; i < n; ++i) u[i] += b[i], v[i] += b[i];
-        store_values(y + first * cols + column, u);
-        if (second != first) store_values(y + second * cols + column, v);
+        const auto u = load_chunk<n>(x + first * cols + column), v = load_chunk<n>(x + second * cols + column);
+        store_values(y + first * cols + column, sum(u, b));
+        if (second != first) store_values(y + second * cols + column, sum(v, b));
     });
 }
 
@@ -51,15 +55,14 @@ __global__ void __launch_bounds__(tile_columns* tile_rows) drop_rows(const Dropo
     for (int i = 0; i < n; ++i) channel[i] = d.channel_index[column + i];
     for (std::int64_t b = blockIdx.z; b < d.b; b += gridDim.z) {
         const std::int64_t sample = d.sample_index[b] * d.global_s;
-        const auto drop = [&](float(&u)[n], std::int64_t s) {
+        const auto drop = [&](Values<n>& u, std::int64_t s) {
             const std::int64_t first = (sample + d.position[s]) * d.global_h;
-            for (int i = 0; i < n; ++i) u[i] *= keeps(d.key, static_cast<std::uint64_t>(first + channel[i]), threshold) ? factor : 0.0f;
+#pragma unroll
+            for (int i = 0; i < n; ++i) u.x[i] *= keeps(d.key, static_cast<std::uint64_t>(first + channel[i]), threshold) ? factor : 0.0f;
         };
         each_two_rows(d.s, [&](std::int64_t first, std::int64_t second) {
             const std::int64_t at = (b * d.s + first) * d.h + column, other = (b * d.s + second) * d.h + column;
-            float u[n], v[n];
-            load_values(x + at, u);
-            load_values(x + other, v);
+            auto u = load_values<n>(x + at), v = load_values<n>(x + other);
             drop(u, first);
             store_values(y + at, u);
             if (second == first) return;

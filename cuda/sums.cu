@@ -14,9 +14,9 @@ struct Elements {
     const T* dy;
     std::int64_t cols;
     __device__ __forceinline__ void operator()(std::int64_t row, std::int64_t column, float (&sum)[1][n]) const {
-        float x[n];
-        load_values(dy + row * cols + column, x);
-        for (int i = 0; i < n; ++i) sum[0][i] += x[i];
+        const auto x = load_values<n>(dy + row * cols + column);
+#pragma unroll
+        for (int i = 0; i < n; ++i) sum[0][i] += x.x[i];
     }
 };
 

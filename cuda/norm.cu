@@ -1,0 +1,132 @@
+// LayerNorm and RMSNorm forward, alone and after a residual sum, and the gradient of their operand: kernels of a warp or a block for each row, which hold it in
+// registers (cuda/norm_rows.cuh) and go through it as often as the two-pass statistics want. Bytes an element moved, the least there is, in f32 and 16 bits:
+// norm 8 and 4, residual_norm 16 and 8, norm_dx 12 and 6; gain and bias come from caches. A thread has up to four 16-byte loads of each operand in flight.
+#include "cuda/kernels.hpp"
+#include "cuda/norm_rows.cuh"
+#include "cuda/norm_shape.hpp"
+#include "cuda/with_type.hpp"
+
+namespace quadrille {
+
+using namespace cuda;
+
+namespace {
+
+constexpr int most_row_threads = 512;
+
+// This row's first element, or null for a warp beyond the last row.
+template <class T>
+__device__ __forceinline__ std::int64_t row_at(const Norm& norm) {
+    const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+    return row < norm.rows ? row * norm.h : -1;
+}
+
+template <class Row>
+__device__ __forceinline__ void write_normed(const Norm& norm, const Row& row, const Statistics& s, const typename Row::Element* gain,
+                                             const typename Row::Element* bias, typename Row::Element* y) {
+    constexpr int n = Row::n;
+    row.each([&](std::int64_t c, Values<n> x) {
+        const auto g = load_values<n>(gain + c);
+#pragma unroll
+        for (int i = 0; i < n; ++i) x.x[i] = (x.x[i] - s.mean) * s.rstd * g.x[i];
+        if (bias) {
+            const auto b = load_values<n>(bias + c);
+#pragma unroll
+            for (int i = 0; i < n; ++i) x.x[i] += b.x[i];
+        }
+        store_values(y + c, x);
+    });
+}
+
+template <class Row, class T>
+__global__ void __launch_bounds__(most_row_threads) norm_rows(const Norm norm, const T* x, const T* gain, const T* bias, T* y) {
+    __shared__ float warps[2][most_warps];
+    const std::int64_t at = row_at<T>(norm);
+    if (at < 0) return;
+    const Row row(x + at, norm.h);
+    write_normed(norm, row, statistics(norm, row, warps), gain, bias, y + at);
+}
+
+template <class Row, class T>
+__global__ void __launch_bounds__(most_row_threads) residual_norm_rows(const Norm norm, const T* x, const T* r, const T* gain, const T* bias, T* sum, T* y) {
+    __shared__ float warps[2][most_warps];
+    const std::int64_t at = row_at<T>(norm);
+    if (at < 0) return;
+    const Row row(x + at, r + at, sum + at, norm.h);
+    write_normed(norm, row, statistics(norm, row, warps), gain, bias, y + at);
+}
+
+// With w = gain dy and xhat = (x - mean) rstd:  dx = rstd (w - mean(w) - xhat mean(w xhat)); rmsnorm lacks mean(w).
+template <class Row, class T>
+__global__ void __launch_bounds__(most_row_threads) norm_dx_rows(const Norm norm, const T* x, const T* gain, const T* dy, T* dx) {
+    constexpr int n = Row::n;
+    __shared__ float warps[2][most_warps], warps_w[most_warps], warps_wx[most_warps];
+    const std::int64_t at = row_at<T>(norm);
+    if (at < 0) return;
+    const Row row(x + at, norm.h), slope(dy + at, norm.h);
+    const Statistics s = statistics(norm, row, warps);
+    float sum_w = 0.0f, sum_wx = 0.0f;
+    row.each(slope, [&](std::int64_t c, const Values<n>& u, const Values<n>& d) {
+        const auto g = load_values<n>(gain + c);
+#pragma unroll
+        for (int i = 0; i < n; ++i) {
+            const float w = g.x[i] * d.x[i];
+            sum_w += w;
+            sum_wx += w * ((u.x[i] - s.mean) * s.rstd);
+        }
+    });
+    const auto h = static_cast<float>(norm.h);
+    const float mean_w = norm.rms ? 0.0f : row_sum(sum_w, warps_w) / h, mean_wx = row_sum(sum_wx, warps_wx) / h;
+    row.each(slope, [&](std::int64_t c, const Values<n>& u, const Values<n>& d) {
+        auto out = load_values<n>(gain + c);
+#pragma unroll
+        for (int i = 0; i < n; ++i) out.x[i] = s.rstd * (out.x[i] * d.x[i] - mean_w - (u.x[i] - s.mean) * s.rstd * mean_wx);
+        store_values(dx + c, out);
+    });
+}
+
+// Calls f(HeldRow or ReadRow, its grid) for rows of T at these addresses, gain and bias among them.
+template <class T, class F, class... P>
+void with_rows(const Norm& norm, F f, const P*... addresses) {
+    const bool all_packable = packable(norm.h * static_cast<std::int64_t>(sizeof(T))) && packable(addresses...);
+    const NormShape shape = norm_shape(norm.h, pack_size<T>, all_packable, held_packs, most_row_threads);
+    const Grid grid{static_cast<unsigned>(ceil_div(norm.rows, shape.rows)),
+                    dim3(static_cast<unsigned>(shape.row_threads), static_cast<unsigned>(shape.rows))};
+    require(ceil_div(norm.rows, shape.rows) <= 0x7FFFFFFF, "cuda: a norm has more rows than a grid has blocks");
+    if (shape.held)
+        f.template operator()<HeldRow<T>>(grid);
+    else
+        f.template operator()<ReadRow<T>>(grid);
+}
+
+}  // namespace
+
+void CudaKernels::norm(const Norm& n, const void* x, const void* gain, const void* bias, void* y) {
+    with_type(n.t, [&]<class T>(T) {
+        const auto *px = static_cast<const T*>(x), *pg = static_cast<const T*>(gain), *pb = static_cast<const T*>(bias);
+        with_rows<T>(
+            n, [&]<class Row>(const Grid& grid) { launch(norm_rows<Row, T>, grid, stream_, n, px, pg, pb, static_cast<T*>(y)); }, x, gain, bias, y);
+    });
+}
+
+void CudaKernels::residual_norm(const Norm& n, const void* x, const void* r, const void* gain, const void* bias, void* sum, void* y) {
+    with_type(n.t, [&]<class T>(T) {
+        const auto *px = static_cast<const T*>(x), *pr = static_cast<const T*>(r), *pg = static_cast<const T*>(gain), *pb = static_cast<const T*>(bias);
+        with_rows<T>(
+            n,
+            [&]<class Row>(const Grid& grid) {
+                launch(residual_norm_rows<Row, T>, grid, stream_, n, px, pr, pg, pb, static_cast<T*>(sum), static_cast<T*>(y));
+            },
+            x, r, gain, bias, sum, y);
+    });
+}
+
+void CudaKernels::norm_dx(const Norm& n, const void* x, const void* gain, const void* dy, void* dx) {
+    with_type(n.t, [&]<class T>(T) {
+        const auto *px = static_cast<const T*>(x), *pg = static_cast<const T*>(gain), *pd = static_cast<const T*>(dy);
+        with_rows<T>(
+            n, [&]<class Row>(const Grid& grid) { launch(norm_dx_rows<Row, T>, grid, stream_, n, px, pg, pd, static_cast<T*>(dx)); }, x, gain, dy, dx);
+    });
+}
+
+}  // namespace quadrille
