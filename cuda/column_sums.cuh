@@ -9,15 +9,25 @@
 
 namespace quadrille::cuda {
 
-// term(row, column, sum) adds the row's terms of columns column .. column + n to sum[outs][n]. partial is [groups, outs, cols].
+// Rows in groups: all of them but the last have `size` rows.
+struct RowGroups {
+    std::int64_t rows, cols, groups, size;
+};
+inline RowGroups row_groups(std::int64_t rows, std::int64_t cols) {
+    const std::int64_t groups = sum_groups(rows, cols);
+    return {rows, cols, groups, groups == 0 ? 0 : ceil_div(rows, groups)};
+}
+
+// term(row, column, sum) adds the row's terms of columns column .. column + n to sum[outs][n]. blockIdx.y counts groups from `first` on; partial is
+// [groups, outs, cols].
 template <int outs, int n, class Term>
-__global__ void __launch_bounds__(tile_columns* tile_rows) sum_rows(const Term term, std::int64_t rows, std::int64_t cols, std::int64_t group,
+__global__ void __launch_bounds__(tile_columns* tile_rows) sum_rows(const Term term, const RowGroups in, std::int64_t first_group,
                                                                     float* partial) {
     __shared__ float part[tile_rows][outs][tile_columns * n];
-    const std::int64_t column = (std::int64_t{blockIdx.x} * tile_columns + threadIdx.x) * n, begin = blockIdx.y * group;
-    const std::int64_t end = begin + group < rows ? begin + group : rows;
+    const std::int64_t column = (std::int64_t{blockIdx.x} * tile_columns + threadIdx.x) * n, group = first_group + blockIdx.y;
+    const std::int64_t begin = group * in.size, end = begin + in.size < in.rows ? begin + in.size : in.rows;
     float sum[outs][n] = {};
-    if (column < cols) {
+    if (column < in.cols) {
 #pragma unroll 4
         for (std::int64_t r = begin + threadIdx.y; r < end; r += tile_rows) term(r, column, sum);
     }
@@ -30,7 +40,7 @@ __global__ void __launch_bounds__(tile_columns* tile_rows) sum_rows(const Term t
         const int o = at / (tile_columns * n), c = at % (tile_columns * n);
         float total = 0.0f;
         for (int y = 0; y < tile_rows; ++y) total += part[y][o][c];
-        if (first + c < cols) partial[(blockIdx.y * outs + o) * cols + first + c] = total;
+        if (first + c < in.cols) partial[(group * outs + o) * in.cols + first + c] = total;
     }
 }
 
@@ -64,23 +74,23 @@ __global__ void __launch_bounds__(tile_columns* group_rows) add_groups(const flo
     store_as(to, sums.type, column, sums.accumulate ? load_as(to, sums.type, column) + total : total);
 }
 
-// Floats of the workspace.
-constexpr std::int64_t column_sums_floats(int outs, std::int64_t groups, std::int64_t cols) { return outs * groups * cols; }
-
-template <int outs>
-void add_column_groups(cudaStream_t stream, const float* partial, std::int64_t groups, std::int64_t cols, const ColumnSums<outs>& sums) {
-    static_assert(outs <= 2);
-    const auto blocks = static_cast<unsigned>(ceil_div(cols, tile_columns));
-    launch(add_groups<outs>, Grid{dim3(blocks, outs), dim3(tile_columns, group_rows)}, stream, partial, groups, cols, sums);
+// Bytes of the groups' sums.
+constexpr std::int64_t group_sums_bytes(int outs, std::int64_t rows, std::int64_t cols) {
+    return outs * sum_groups(rows, cols) * cols * static_cast<std::int64_t>(sizeof(float));
 }
 
+// The sums of so many groups from `first` on.
 template <int outs, int n, class Term>
-void sum_columns(cudaStream_t stream, const Term& term, std::int64_t rows, std::int64_t cols, const ColumnSums<outs>& sums, float* partial) {
-    const std::int64_t groups = sum_groups(rows, cols), group = groups == 0 ? 0 : ceil_div(rows, groups);
-    const auto blocks = static_cast<unsigned>(ceil_div(cols, std::int64_t{tile_columns} * n));
-    launch(sum_rows<outs, n, Term>, Grid{dim3(blocks, static_cast<unsigned>(groups)), dim3(tile_columns, tile_rows)}, stream, term, rows, cols, group,
-           partial);
-    add_column_groups(stream, partial, groups, cols, sums);
+void sum_groups_of(cudaStream_t stream, const Term& term, const RowGroups& in, std::int64_t first, std::int64_t groups, float* partial) {
+    const auto blocks = static_cast<unsigned>(ceil_div(in.cols, std::int64_t{tile_columns} * n));
+    launch(sum_rows<outs, n, Term>, Grid{dim3(blocks, static_cast<unsigned>(groups)), dim3(tile_columns, tile_rows)}, stream, term, in, first, partial);
+}
+
+template <int outs>
+void add_all_groups(cudaStream_t stream, const RowGroups& in, const float* partial, const ColumnSums<outs>& sums) {
+    static_assert(outs <= 2);
+    const auto blocks = static_cast<unsigned>(ceil_div(in.cols, tile_columns));
+    launch(add_groups<outs>, Grid{dim3(blocks, outs), dim3(tile_columns, group_rows)}, stream, partial, in.groups, in.cols, sums);
 }
 
 }  // namespace quadrille::cuda

@@ -3,7 +3,6 @@
 // norm 8 and 4, residual_norm 16 and 8, norm_dx 12 and 6; gain and bias come from caches. A thread has up to four 16-byte loads of each operand in flight.
 #include "cuda/kernels.hpp"
 #include "cuda/norm_rows.cuh"
-#include "cuda/norm_shape.hpp"
 #include "cuda/with_type.hpp"
 
 namespace quadrille {
@@ -12,17 +11,8 @@ using namespace cuda;
 
 namespace {
 
-constexpr int most_row_threads = 512;
-
-// This row's first element, or null for a warp beyond the last row.
-template <class T>
-__device__ __forceinline__ std::int64_t row_at(const Norm& norm) {
-    const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
-    return row < norm.rows ? row * norm.h : -1;
-}
-
 template <class Row>
-__device__ __forceinline__ void write_normed(const Norm& norm, const Row& row, const Statistics& s, const typename Row::Element* gain,
+__device__ __forceinline__ void write_normed(const Row& row, const Statistics& s, const typename Row::Element* gain,
                                              const typename Row::Element* bias, typename Row::Element* y) {
     constexpr int n = Row::n;
     row.each([&](std::int64_t c, Values<n> x) {
@@ -41,19 +31,19 @@ __device__ __forceinline__ void write_normed(const Norm& norm, const Row& row, c
 template <class Row, class T>
 __global__ void __launch_bounds__(most_row_threads) norm_rows(const Norm norm, const T* x, const T* gain, const T* bias, T* y) {
     __shared__ float warps[2][most_warps];
-    const std::int64_t at = row_at<T>(norm);
+    const std::int64_t at = row_at(norm);
     if (at < 0) return;
     const Row row(x + at, norm.h);
-    write_normed(norm, row, statistics(norm, row, warps), gain, bias, y + at);
+    write_normed(row, statistics(norm, row, warps), gain, bias, y + at);
 }
 
 template <class Row, class T>
 __global__ void __launch_bounds__(most_row_threads) residual_norm_rows(const Norm norm, const T* x, const T* r, const T* gain, const T* bias, T* sum, T* y) {
     __shared__ float warps[2][most_warps];
-    const std::int64_t at = row_at<T>(norm);
+    const std::int64_t at = row_at(norm);
     if (at < 0) return;
     const Row row(x + at, r + at, sum + at, norm.h);
-    write_normed(norm, row, statistics(norm, row, warps), gain, bias, y + at);
+    write_normed(row, statistics(norm, row, warps), gain, bias, y + at);
 }
 
 // With w = gain dy and xhat = (x - mean) rstd:  dx = rstd (w - mean(w) - xhat mean(w xhat)); rmsnorm lacks mean(w).
@@ -61,7 +51,7 @@ template <class Row, class T>
 __global__ void __launch_bounds__(most_row_threads) norm_dx_rows(const Norm norm, const T* x, const T* gain, const T* dy, T* dx) {
     constexpr int n = Row::n;
     __shared__ float warps[2][most_warps], warps_w[most_warps], warps_wx[most_warps];
-    const std::int64_t at = row_at<T>(norm);
+    const std::int64_t at = row_at(norm);
     if (at < 0) return;
     const Row row(x + at, norm.h), slope(dy + at, norm.h);
     const Statistics s = statistics(norm, row, warps);
@@ -81,22 +71,8 @@ __global__ void __launch_bounds__(most_row_threads) norm_dx_rows(const Norm norm
         auto out = load_values<n>(gain + c);
 #pragma unroll
         for (int i = 0; i < n; ++i) out.x[i] = s.rstd * (out.x[i] * d.x[i] - mean_w - (u.x[i] - s.mean) * s.rstd * mean_wx);
-        store_values(dx + c, out);
+        store_values(dx + at + c, out);
     });
-}
-
-// Calls f(HeldRow or ReadRow, its grid) for rows of T at these addresses, gain and bias among them.
-template <class T, class F, class... P>
-void with_rows(const Norm& norm, F f, const P*... addresses) {
-    const bool all_packable = packable(norm.h * static_cast<std::int64_t>(sizeof(T))) && packable(addresses...);
-    const NormShape shape = norm_shape(norm.h, pack_size<T>, all_packable, held_packs, most_row_threads);
-    const Grid grid{static_cast<unsigned>(ceil_div(norm.rows, shape.rows)),
-                    dim3(static_cast<unsigned>(shape.row_threads), static_cast<unsigned>(shape.rows))};
-    require(ceil_div(norm.rows, shape.rows) <= 0x7FFFFFFF, "cuda: a norm has more rows than a grid has blocks");
-    if (shape.held)
-        f.template operator()<HeldRow<T>>(grid);
-    else
-        f.template operator()<ReadRow<T>>(grid);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 // long for registers or not on multiples of 16 bytes. Both give each element to the same thread each time.
 #pragma once
 #include "cuda/launch.cuh"
+#include "cuda/norm_shape.hpp"
 #include "cuda/pack.cuh"
 #include "cuda/reduce.cuh"
 #include "kernels/norm.hpp"
@@ -14,6 +15,7 @@
 namespace quadrille::cuda {
 
 constexpr int held_packs = 4;  // of a thread
+constexpr int most_row_threads = 512;
 
 template <class T>
 class HeldRow {
@@ -115,6 +117,26 @@ __device__ __forceinline__ Statistics statistics(const Norm& norm, const Row& ro
         for (int i = 0; i < Row::n; ++i) squares += (x.x[i] - mean) * (x.x[i] - mean);
     });
     return {mean, 1.0f / std::sqrt(row_sum(squares, warps[1]) / h + norm.eps)};
+}
+
+// The first element of this thread's row, or -1 beyond the last row.
+__device__ __forceinline__ std::int64_t row_at(const Norm& norm) {
+    const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+    return row < norm.rows ? row * norm.h : -1;
+}
+
+// Calls f(HeldRow or ReadRow, its grid) for rows of T at these addresses, gain and bias among them.
+template <class T, class F, class... P>
+void with_rows(const Norm& norm, F f, const P*... addresses) {
+    const bool all_packable = packable(norm.h * static_cast<std::int64_t>(sizeof(T))) && packable(addresses...);
+    const NormShape shape = norm_shape(norm.h, pack_size<T>, all_packable, held_packs, most_row_threads);
+    const Grid grid{static_cast<unsigned>(ceil_div(norm.rows, shape.rows)),
+                    dim3(static_cast<unsigned>(shape.row_threads), static_cast<unsigned>(shape.rows))};
+    require(ceil_div(norm.rows, shape.rows) <= 0x7FFFFFFF, "cuda: a norm has more rows than a grid has blocks");
+    if (shape.held)
+        f.template operator()<HeldRow<T>>(grid);
+    else
+        f.template operator()<ReadRow<T>>(grid);
 }
 
 }  // namespace quadrille::cuda

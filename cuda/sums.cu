@@ -23,21 +23,22 @@ struct Elements {
 }  // namespace
 
 std::int64_t CudaKernels::column_sum_workspace(std::int64_t rows, std::int64_t cols) const {
-    return column_sums_floats(1, sum_groups(rows, cols), cols) * static_cast<std::int64_t>(sizeof(float));
+    return group_sums_bytes(1, rows, cols);
 }
 
 void CudaKernels::column_sum(const void* dy, DType dy_type, void* db, DType db_type, std::int64_t rows, std::int64_t cols, bool accumulate,
                              void* workspace) {
-    const ColumnSums<1> sums{{db}, db_type, accumulate};
+    const RowGroups in = row_groups(rows, cols);
     auto* const partial = static_cast<float*>(workspace);
     with_type(dy_type, [&]<class T>(T) {
         constexpr int n = pack_size<T>;
         const auto* const p = static_cast<const T*>(dy);
         if (packable(p) && cols % n == 0)
-            sum_columns<1, n>(stream_, Elements<T, n>{p, cols}, rows, cols, sums, partial);
+            sum_groups_of<1, n>(stream_, Elements<T, n>{p, cols}, in, 0, in.groups, partial);
         else
-            sum_columns<1, 1>(stream_, Elements<T, 1>{p, cols}, rows, cols, sums, partial);
+            sum_groups_of<1, 1>(stream_, Elements<T, 1>{p, cols}, in, 0, in.groups, partial);
     });
+    add_all_groups(stream_, in, partial, ColumnSums<1>{{db}, db_type, accumulate});
 }
 
 }  // namespace quadrille
