@@ -141,8 +141,7 @@ const CudaKernels::Products::Product& CudaKernels::Products::product_of(const Ge
 }
 
 void CudaKernels::Products::multiply(const Gemm& g, void* y, cudaStream_t stream) {
-    const char* const fault = fault_of(g);
-    require(fault == nullptr, fault ? fault : "");
+    require_types(g);
     if (g.m == 0 || g.n == 0) return;
     if (g.k == 0) {  // of nothing summed there is the bias and what C had
         if (!g.accumulate) finish_product(g, g.bias, y, true, stream);

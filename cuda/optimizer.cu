@@ -23,8 +23,8 @@ constexpr std::size_t slices_at_once = 44;
 struct Slice {
     ParameterSlice at;
     std::int64_t first_block;
-    int shift;    // elements of the master behind a multiple of 16 bytes
-    bool whole;   // all arrays have that shift
+    int shift;   // elements of the master behind a multiple of 16 bytes
+    bool whole;  // all arrays have that shift
 };
 
 struct Slices {
@@ -53,11 +53,6 @@ __device__ __forceinline__ int slice_of(const Slices& s, std::int64_t block) {
         else high = middle - 1;
     }
     return low;
-}
-
-// What the gradient is multiplied by.
-__device__ __forceinline__ float gradient_factor(const Clip& clip) {
-    return static_cast<float>(clip.grad_scale * clip_factor(*clip.norm2, clip.clip));
 }
 
 // The threads' groups of four: update(decays, g, master, m, v) of each element.

@@ -172,14 +172,6 @@ void gelu_rows(const Gemm& g, T* y) {
         for (std::int64_t i = row * g.ldc; i < row * g.ldc + g.n; ++i) store(y[i], gelu32(load(c[i])));
 }
 
-void check(const Gemm& g) {
-    const bool f32 = g.a_type == DType::f32 && g.b_type == DType::f32 && g.c_type == DType::f32;
-    const bool mixed = half_width(g.a_type) && g.b_type == g.a_type && (g.c_type == DType::f32 || g.c_type == g.a_type);
-    require(f32 || mixed, "gemm: the types must be f32 f32 -> f32, bf16 bf16 -> f32 | bf16 or f16 f16 -> f32 | f16");
-    require(g.workspace != nullptr || Blocks::floats(g) == 0, "gemm: 16-bit operands need workspace");
-    require(!g.accumulate || (g.c_type == DType::f32 && !g.bias), "gemm: accumulate wants C in f32 and no bias");
-}
-
 // Of nothing summed there is the bias and what C had.
 template <class T>
 void empty_product(const Gemm& g, T* y) {
@@ -193,7 +185,8 @@ void empty_product(const Gemm& g, T* y) {
 }
 
 void compute(const Gemm& g, void* y) {
-    check(g);
+    require_types(g);
+    require(g.workspace != nullptr || Blocks::floats(g) == 0, "gemm: 16-bit operands need workspace");
     if (g.m == 0 || g.n == 0) return;
     if (g.k == 0) return with_type(g.c_type, [&]<class T>(T) { empty_product(g, static_cast<T*>(y)); });
     if (g.a_type == DType::bf16 && native_bf16()) {

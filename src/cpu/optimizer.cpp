@@ -1,7 +1,7 @@
 // Updates are one expression per element.
 #include "cpu/element.hpp"
 #include "cpu/kernels.hpp"
-#include <cmath>
+#include "kernels/updates.hpp"
 
 namespace quadrille {
 
@@ -24,40 +24,29 @@ void update_slice(const ParameterSlice& s, Update update) {
     });
 }
 
-void adamw_slice(const ParameterSlice& s, const AdamW& a, double factor) {
-    const float lr = static_cast<float>(a.lr), eps = static_cast<float>(a.eps), decay = static_cast<float>(s.decays ? a.weight_decay : 0.0);
-    const float beta1 = static_cast<float>(a.beta1), beta2 = static_cast<float>(a.beta2), scale = static_cast<float>(factor);
-    const float rest1 = static_cast<float>(1.0 - a.beta1), rest2 = static_cast<float>(1.0 - a.beta2);
-    const float unbias1 = static_cast<float>(1.0 / a.correction1), unbias2 = static_cast<float>(1.0 / a.correction2);
+void adamw_slice(const ParameterSlice& s, const AdamWFactors& a, float scale) {
+    const float decay = s.decays ? a.weight_decay : 0.0f;
     const float* const master = s.master;
     float *const m = s.m, *const v = s.v;
-    update_slice(s, [=](std::int64_t i, float gradient) {
-        const float g = scale * gradient;
-        m[i] = beta1 * m[i] + rest1 * g;
-        v[i] = beta2 * v[i] + rest2 * g * g;
-        const float step = m[i] * unbias1 / (std::sqrt(v[i] * unbias2) + eps);
-        return master[i] - lr * (step + decay * master[i]);
-    });
+    update_slice(s, [=](std::int64_t i, float gradient) { return adamw_element(a, decay, scale * gradient, master[i], m[i], v[i]); });
 }
 
-void sgd_slice(const ParameterSlice& s, const Sgd& a, double factor) {
-    const float lr = static_cast<float>(a.lr), decay = static_cast<float>(s.decays ? a.weight_decay : 0.0), scale = static_cast<float>(factor);
+void sgd_slice(const ParameterSlice& s, const Sgd& a, float scale) {
+    const float lr = static_cast<float>(a.lr), decay = static_cast<float>(s.decays ? a.weight_decay : 0.0);
     const float* const master = s.master;
-    update_slice(s, [=](std::int64_t i, float gradient) { return master[i] - lr * (scale * gradient + decay * master[i]); });
+    update_slice(s, [=](std::int64_t i, float gradient) { return sgd_element(lr, decay, scale * gradient, master[i]); });
 }
 
 }  // namespace
 
 void CpuKernels::adamw(std::span<const ParameterSlice> slices, const AdamW& a, const Clip& clip) {
-    if (!std::isfinite(*clip.norm2)) return;
-    const double factor = clip.grad_scale * clip_factor(*clip.norm2, clip.clip);
-    for (const ParameterSlice& s : slices) adamw_slice(s, a, factor);
+    if (!update_made(*clip.norm2)) return;
+    for (const ParameterSlice& s : slices) adamw_slice(s, AdamWFactors(a), gradient_factor(clip));
 }
 
 void CpuKernels::sgd(std::span<const ParameterSlice> slices, const Sgd& a, const Clip& clip) {
-    if (!std::isfinite(*clip.norm2)) return;
-    const double factor = clip.grad_scale * clip_factor(*clip.norm2, clip.clip);
-    for (const ParameterSlice& s : slices) sgd_slice(s, a, factor);
+    if (!update_made(*clip.norm2)) return;
+    for (const ParameterSlice& s : slices) sgd_slice(s, a, gradient_factor(clip));
 }
 
 }  // namespace quadrille

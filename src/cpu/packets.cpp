@@ -2,21 +2,17 @@
 #include "base/rounding.hpp"
 #include "cpu/element.hpp"
 #include "cpu/kernels.hpp"
+#include "kernels/packet_arithmetic.hpp"
+#include "kernels/updates.hpp"
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
 #include <cstring>
 
 namespace quadrille {
 namespace {
 
 constexpr std::int64_t block = packing_block;
-
-// Magnitudes as integers of the same order, infinity above all numbers and NaN above infinity.
-std::uint32_t magnitude(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu; }
-constexpr std::uint32_t infinite = 0x7F800000u;
 
 template <class T>
 std::uint32_t largest(const T* x) {
@@ -45,15 +41,9 @@ void pack_bf16(const T* x, std::byte* to, Said said) {
     }
 }
 
-// The power of two that takes the largest to [2^14, 2^15); 1 for a block that is not finite. Of the smallest numbers, as large as fp32 has it.
-float raise(std::uint32_t most) {
-    if (most == 0 || most >= infinite) return 1.0f;
-    return std::ldexp(1.0f, std::min(14 - std::ilogb(std::bit_cast<float>(most)), 126));
-}
-
 template <class T, class Said>
 void pack_fp16(const T* x, std::byte* to, Said said) {
-    const float factor = raise(largest(x)), back = 1.0f / factor;
+    const float factor = fp16_factor(largest(x)), back = 1.0f / factor;
     write(to, factor);
     for (std::int64_t i = 0; i < block; ++i) {
         const f16 y(load(x[i]) * factor);
@@ -64,18 +54,13 @@ void pack_fp16(const T* x, std::byte* to, Said said) {
 
 template <class T, class Said>
 void pack_qsgd(const T* x, std::byte* to, int bits, std::uint64_t key, std::int64_t first, Said said) {
-    const std::uint32_t most = largest(x);
-    const auto levels = static_cast<float>((1 << (bits - 1)) - 1);
-    const bool finite = most < infinite;
-    const float top = std::bit_cast<float>(most), step = finite ? top / levels : std::bit_cast<float>(0x7FC00000u);
-    write(to, step);
+    const QsgdSteps steps(largest(x), bits);
+    write(to, steps.step);
     std::array<std::uint8_t, block> level;
     for (std::int64_t i = 0; i < block; ++i) {
-        const float v = load(x[i]), drawn = static_cast<float>(random_bits(key, static_cast<std::uint64_t>(first + i)) >> 40) * 0x1p-24f;
-        const float size = finite && most > 0 ? std::min(std::floor(std::fabs(v) / top * levels + drawn), levels) : 0.0f;
-        const float y = std::copysign(size, v);
-        level[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(y + levels);
-        said(i, y * step);
+        const float y = steps.of(load(x[i]), random_bits(key, static_cast<std::uint64_t>(first + i)));
+        level[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(y + steps.levels);
+        said(i, y * steps.step);
     }
     for (std::int64_t i = 0; i < block; i += 8, to += bits) {  // eight elements are so many bytes
         std::uint64_t word = 0;
@@ -169,7 +154,7 @@ void add_fp16(const std::byte* from, float* sum) {
 }
 
 void add_qsgd(const std::byte* from, int bits, float* sum) {
-    const float step = read<float>(from), levels = static_cast<float>((1 << (bits - 1)) - 1);
+    const float step = read<float>(from), levels = qsgd_levels(bits);
     const std::uint64_t mask = (1u << bits) - 1;
     from += 4;
     for (std::int64_t i = 0; i < block; i += 8, from += bits) {
@@ -236,7 +221,7 @@ void CpuKernels::decompress(const Packing& packing, const std::byte* packets, st
 }
 
 void CpuKernels::retain(float* residual, const float* unsent, std::int64_t count, const double* norm2, double* squares, void* workspace) {
-    if (std::isfinite(*norm2)) cast(unsent, DType::f32, residual, DType::f32, count);
+    if (update_made(*norm2)) cast(unsent, DType::f32, residual, DType::f32, count);
     const Extent whole{0, count};
     sum_squares(residual, DType::f32, {&whole, 1}, squares, workspace);
 }

@@ -1,5 +1,6 @@
 // One matrix product: row-major, any leading dimension, f32, bf16 or f16 storage, f32 accumulation.
 #pragma once
+#include "base/error.hpp"
 #include "ir/dtype.hpp"
 #include <cstdint>
 
@@ -28,13 +29,12 @@ struct Gemm {
     void* workspace = nullptr;  // gemm_workspace bytes, 64-byte aligned, of this call alone; contents are of no account before and after
 };
 
-// What is wrong with the types of a product, or null.
-constexpr const char* fault_of(const Gemm& g) {
+// For devices: throws logic_error where Gemm's types go with no product.
+inline void require_types(const Gemm& g) {
     const bool f32 = g.a_type == DType::f32 && g.b_type == DType::f32 && g.c_type == DType::f32;
     const bool mixed = half_width(g.a_type) && g.b_type == g.a_type && (g.c_type == DType::f32 || g.c_type == g.a_type);
-    if (!f32 && !mixed) return "gemm: the types must be f32 f32 -> f32, bf16 bf16 -> f32 | bf16 or f16 f16 -> f32 | f16";
-    if (g.accumulate && (g.c_type != DType::f32 || g.bias)) return "gemm: accumulate wants C in f32 and no bias";
-    return nullptr;
+    require(f32 || mixed, "gemm: the types must be f32 f32 -> f32, bf16 bf16 -> f32 | bf16 or f16 f16 -> f32 | f16");
+    require(!g.accumulate || (g.c_type == DType::f32 && !g.bias), "gemm: accumulate wants C in f32 and no bias");
 }
 
 }  // namespace quadrille

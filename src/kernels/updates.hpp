@@ -11,6 +11,9 @@ namespace quadrille {
 // Whether a step counts: the gradient's norm is a number.
 constexpr bool update_made(double norm2) { return (std::bit_cast<std::uint64_t>(norm2) >> 52 & 0x7FFu) != 0x7FFu; }
 
+// What the gradient is multiplied by. Reads the norm, so it is for code of the device.
+constexpr float gradient_factor(const Clip& clip) { return static_cast<float>(clip.grad_scale * clip_factor(*clip.norm2, clip.clip)); }
+
 // AdamW's numbers as its arithmetic takes them.
 struct AdamWFactors {
     float lr, eps, weight_decay, beta1, beta2, rest1, rest2, unbias1, unbias2;
