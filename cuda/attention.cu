@@ -1,5 +1,6 @@
-// Attention of a CUDA device: what a call is made of, and its two small kernels before the large ones (attention_forward.cu, attention_queries.cu,
-// attention_keys.cu): bounds of positions, from which blocks tell what they need not compute, and the backward pass's statistics of queries.
+// Attention of a CUDA device: cuDNN's where that covers the case (fused_attention.hpp), else our own. Of these here: what a call is made of, and two
+// small kernels before the large ones (attention_forward.cu, attention_queries.cu, attention_keys.cu): bounds of positions, from which blocks tell
+// what they need not compute, and the backward pass's statistics of queries.
 #include "cuda/kernels.hpp"
 
 #include "cuda/attention_block.cuh"
@@ -68,6 +69,14 @@ __global__ void __launch_bounds__(small_threads) statistics(const AttentionCall 
     call.statistics[row_at(heads, padded, 1, b, n, query)] = found;
 }
 
+__global__ void __launch_bounds__(small_threads) turn(const float* from, float* to, std::int64_t count, std::int64_t rows, std::int64_t columns) {
+    const std::int64_t step = std::int64_t{gridDim.x} * small_threads;
+    for (std::int64_t at = std::int64_t{blockIdx.x} * small_threads + threadIdx.x; at < count * rows * columns; at += step) {
+        const std::int64_t r = at % rows, c = at / rows % columns, i = at / rows / columns;
+        to[at] = from[(i * rows + r) * columns + c];
+    }
+}
+
 // `more`: the tensors of the call besides q, k and v.
 AttentionCall call_of(const Attention& a, bool backward, std::initializer_list<const void*> more) {
     const AttentionShape& shape = a.shape;
@@ -105,6 +114,12 @@ void find_statistics(const AttentionCall& call, const AttentionGradients& grads,
 }
 
 }  // namespace
+
+void turn_statistics(const float* from, float* to, std::int64_t count, std::int64_t rows, std::int64_t columns, cudaStream_t stream) {
+    const std::int64_t blocks = std::min(parts_of(count * rows * columns, small_threads), std::int64_t{1} << 20);
+    launch(turn, Grid{dim3(static_cast<unsigned>(blocks)), dim3(small_threads)}, stream, from, to, count, rows, columns);
+}
+
 }  // namespace quadrille::cuda
 
 namespace quadrille {
@@ -113,6 +128,7 @@ void CudaKernels::attention(const Attention& a, void* o, DType o_type, float* ls
     require(!merge || o_type == DType::f32, "attention merges into an f32 output only");
     require(o_type == DType::f32 || o_type == a.type, "attention's output has the type of q or is f32");
     const cuda::AttentionCall call = cuda::call_of(a, false, {o});
+    if (call.packed && cuda::fused_form(a, o_type, merge) && fused_.covers(a.shape, a.type, false)) return fused_.forward(a, o, lse, stream_);
     cuda::find_bounds(call, stream_);
     cuda::attention_forward(call, o, o_type, lse, merge, stream_);
 }
@@ -122,6 +138,8 @@ void CudaKernels::attention_dx(const Attention& a, const void* o, const float* l
     require(!accumulate || grad_type == DType::f32, "attention accumulates into f32 gradients only");
     require(grad_type == DType::f32 || grad_type == a.type, "attention's gradients have the type of q or are f32");
     const cuda::AttentionCall call = cuda::call_of(a, true, {o, d_o, dq, dk, dv});
+    if (call.packed && cuda::fused_form(a, grad_type, accumulate) && fused_.covers(a.shape, a.type, true))
+        return fused_.backward(a, o, lse, d_o, dq, dk, dv, stream_);
     const cuda::AttentionGradients grads{o, d_o, lse, dq, dk, dv, grad_type == DType::f32, accumulate};
     cuda::find_bounds(call, stream_);
     cuda::find_statistics(call, grads, stream_);
@@ -129,8 +147,8 @@ void CudaKernels::attention_dx(const Attention& a, const void* o, const float* l
     cuda::attention_query_gradients(call, grads, stream_);
 }
 
-std::int64_t CudaKernels::attention_workspace(const AttentionShape& shape, DType, bool backward) const {
-    return cuda::workspace_of(shape, backward).bytes;
+std::int64_t CudaKernels::attention_workspace(const AttentionShape& shape, DType type, bool backward) const {
+    return std::max(cuda::workspace_of(shape, backward).bytes, fused_.workspace(shape, type, backward));
 }
 
 }  // namespace quadrille

@@ -3,6 +3,7 @@
 // Calls put their work on the stream and return. Failures of CUDA and its libraries are thrown as Error with what was being done.
 // Each group of functions is defined in the .cu file of its name.
 #pragma once
+#include "cuda/fused_attention.hpp"
 #include "kernels/kernels.hpp"
 
 #include <cuda_runtime_api.h>
@@ -95,6 +96,7 @@ class CudaKernels final : public Kernels {
     cudaStream_t stream_;
     CudaKernelsOptions options_;
     std::unique_ptr<Products> products_;
+    cuda::FusedAttention fused_;
 };
 
 }  // namespace quadrille

@@ -32,6 +32,9 @@ struct Attention {
     const std::int64_t *q_position /*[s]*/, *k_position /*[t]*/;
     const std::int32_t* document_start = nullptr;  // [b,s] of the queries, or null; keys before it are not seen either
     const std::int64_t* kv_head;                   // [n] the local key-value head of each local query head
+    // What is known of the lists without reading them: both position lists are the same p, p + 1, ..., and kv_head[i] = i g / n. A device may then
+    // do by other means what it does for any lists.
+    bool in_order = false;
     AttentionDropout dropout;
     void* workspace;  // attention_workspace bytes, 64-byte aligned; contents are of no account before and after
 };
