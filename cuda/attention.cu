@@ -40,9 +40,8 @@ __global__ void __launch_bounds__(small_threads) bounds(const Attention a, KeyBo
 constexpr int row_lanes = 8;  // of a row of o and d_o: a pass of packs is 128 bytes
 
 template <class T>
-__device__ __forceinline__ float dot(const Pack<T>& x, const Pack<T>& y, float sum) {
-#pragma unroll
-    for (int i = 0; i < pack_size<T>; ++i) sum = fmaf(load(x[i]), load(y[i]), sum);
+__device__ __forceinline__ float dot(const T* x, const T* y, int count, float sum) {
+    for (int i = 0; i < count; ++i) sum = fmaf(load(x[i]), load(y[i]), sum);
     return sum;
 }
 
@@ -56,10 +55,13 @@ __global__ void __launch_bounds__(small_threads) statistics(const AttentionCall 
     const std::int64_t at = exists ? row_at(s, heads, d, b, query, n) : 0, end = exists ? d : 0;
     const T *const x = static_cast<const T*>(o) + at, *const y = static_cast<const T*>(d_o) + at;
     float delta = 0;
-    if (call.packed) {
-        for (std::int64_t i = lane * pack_size<T>; i < end; i += row_lanes * pack_size<T>) delta = dot(load_pack(x + i), load_pack(y + i), delta);
-    } else {
-        for (std::int64_t i = lane; i < end; i += row_lanes) delta = fmaf(load(x[i]), load(y[i]), delta);
+    for (std::int64_t i = lane * pack_size<T>; i < end; i += row_lanes * pack_size<T>) {
+        if (call.packed) {
+            const Pack<T> pack_x = load_pack(x + i), pack_y = load_pack(y + i);
+            delta = dot(pack_x.x, pack_y.x, pack_size<T>, delta);
+        } else {  // the same order: where tensors lie changes no bit
+            delta = dot(x + i, y + i, static_cast<int>(std::min<std::int64_t>(pack_size<T>, end - i)), delta);
+        }
     }
     for (int by = row_lanes / 2; by > 0; by /= 2) delta += __shfl_xor_sync(0xFFFFFFFFu, delta, by);
     if (lane != 0 || b >= batch) return;

@@ -5,7 +5,9 @@
 // Source: Dao 2023 (FlashAttention-2), algorithms 1 and 2.
 #pragma once
 #include "ir/dtype.hpp"
+#include <algorithm>
 #include <cstdint>
+#include <span>
 
 namespace quadrille {
 
@@ -32,11 +34,20 @@ struct Attention {
     const std::int64_t *q_position /*[s]*/, *k_position /*[t]*/;
     const std::int32_t* document_start = nullptr;  // [b,s] of the queries, or null; keys before it are not seen either
     const std::int64_t* kv_head;                   // [n] the local key-value head of each local query head
-    // What is known of the lists without reading them: both position lists are the same p, p + 1, ..., and kv_head[i] = i g / n. A device may then
-    // do by other means what it does for any lists.
-    bool in_order = false;
+    bool in_order = false;                         // of these lists, for a device that cannot read them when it is called; false is right for any
     AttentionDropout dropout;
     void* workspace;  // attention_workspace bytes, 64-byte aligned; contents are of no account before and after
 };
+
+// Whether both position lists are the same p, p + 1, ..., and the query heads of each of `kv_heads` heads follow each other, as many for each: plain
+// causal attention, which a device may have other means for than for any lists.
+inline bool in_order(std::span<const std::int64_t> q_position, std::span<const std::int64_t> k_position, std::span<const std::int64_t> kv_head,
+                     std::int64_t kv_heads) {
+    const auto heads = static_cast<std::int64_t>(kv_head.size());
+    bool ordered = heads % kv_heads == 0 && std::ranges::equal(q_position, k_position);
+    for (std::size_t i = 1; i < q_position.size(); ++i) ordered = ordered && q_position[i] == q_position[i - 1] + 1;
+    for (std::size_t i = 0; i < kv_head.size(); ++i) ordered = ordered && kv_head[i] == static_cast<std::int64_t>(i) * kv_heads / heads;
+    return ordered;
+}
 
 }  // namespace quadrille

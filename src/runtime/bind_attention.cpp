@@ -17,10 +17,13 @@ Attention arguments(const Call& c, std::size_t fixed) {
     at.q = c.in[0];
     at.k = c.in[1];
     at.v = c.in[2];
-    at.q_position = c.lists.of(c.in_type(0), 1).data();
-    at.k_position = c.lists.of(c.in_type(1), 1).data();
+    const auto &q_position = c.lists.of(c.in_type(0), 1), &k_position = c.lists.of(c.in_type(1), 1);
+    const auto& kv_head = c.lists.kv_heads(c.in_type(0), c.in_type(1));
+    at.q_position = q_position.data();
+    at.k_position = k_position.data();
     at.document_start = a.documents ? reinterpret_cast<const std::int32_t*>(c.in[fixed - 1]) : nullptr;
-    at.kv_head = c.lists.kv_heads(c.in_type(0), c.in_type(1)).data();
+    at.kv_head = kv_head.data();
+    at.in_order = in_order(q_position, k_position, kv_head, at.shape.g);
     if (a.rate > 0) {
         at.dropout.rate = static_cast<float>(a.rate);
         at.dropout.sample = c.lists.samples(c.in_type(0), c.op.microbatch).data();

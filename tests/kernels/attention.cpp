@@ -7,7 +7,8 @@ using namespace quadrille::test;
 
 namespace {
 
-// Tolerances: fp32 rounding of sums of some hundred terms; bf16 rounding of the outputs and of the o that delta is made from.
+// Tolerances: fp32 rounding of sums of some hundred terms; bf16 rounding of the outputs and of the o that delta is made from, and on tensor cores of
+// the probabilities and of their gradients before the second product.
 void check(const Case& c) {
     const double tolerance = c.type == DType::f32 ? 6e-6 : 3 * rounding(c.type);
     const Result expected = c.reference();

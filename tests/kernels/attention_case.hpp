@@ -33,6 +33,7 @@ struct Case {
     std::vector<std::int32_t> document_start;  // [b,s] or empty
     float rate = 0;
     std::int64_t heads = 0, seq = 0;
+    bool in_order = false;
     static constexpr std::uint64_t key = 99;
 
     Case(AttentionShape s, DType t, std::uint64_t seed = 1) : shape(s), type(t), heads(s.n + 3), seq(std::max(s.s, s.t)) {
@@ -47,7 +48,7 @@ struct Case {
     Attention attention(const Stored& q_bytes, const Stored& k_bytes, const Stored& v_bytes, Workspace& workspace) const {
         return {shape, type, q_bytes.data(), k_bytes.data(), v_bytes.data(), q_position.data(), k_position.data(),
                 document_start.empty() ? nullptr : document_start.data(), kv_head.data(),
-                {rate, key, sample.data(), head.data(), heads, seq}, workspace.data()};
+                in_order, {rate, key, sample.data(), head.data(), heads, seq}, workspace.data()};
     }
 
     bool sees(std::int64_t b, std::int64_t i, std::int64_t j) const {

@@ -50,6 +50,7 @@ void backward_turn(const Case& c, const Partial& final, std::vector<float>& dq, 
 void check_ring(const Case& whole, const Result& expected, const std::vector<Positions>& pieces, const std::vector<std::size_t>& order) {
     const auto [b, s, t, n, g, d] = whole.shape;
     const double tolerance = whole.type == DType::f32 ? 6e-6 : 3 * rounding(whole.type);
+    const double o_tolerance = 3e-6 + probability_rounding(whole.type);  // the running o is f32, whatever the type
     std::vector<std::vector<float>> dk, dv;
     for (const Positions& keys : pieces) {
         dk.emplace_back(static_cast<std::size_t>(b * static_cast<std::int64_t>(keys.size()) * g * d));
@@ -62,7 +63,7 @@ void check_ring(const Case& whole, const Result& expected, const std::vector<Pos
                         std::vector<float>(static_cast<std::size_t>(b * count * n), NAN)};
         for (std::size_t turn = 0; turn < pieces.size(); ++turn)
             forward_turn(part(whole, queries, pieces[(rank + order[turn]) % pieces.size()]), partial, turn > 0);
-        CHECK(difference(Values(partial.o.begin(), partial.o.end()), rows(expected.o, queries, b, s, n * d)) < 3e-6);
+        CHECK(difference(Values(partial.o.begin(), partial.o.end()), rows(expected.o, queries, b, s, n * d)) < o_tolerance);
         CHECK(difference(Values(partial.lse.begin(), partial.lse.end()), rows(expected.lse, queries, b, s, n)) < 2e-6);
         std::vector<float> dq(partial.o.size());
         for (const std::size_t turn : order) {

@@ -11,6 +11,8 @@ namespace quadrille::test {
 // Of a device's file: its kernels as the calling thread is set up now, and waiting until all that they were asked for is done.
 std::shared_ptr<Kernels> kernels_of_device();
 void finish_on_device();
+// By how much it rounds attention's probabilities, relative, before they weight v: tensor cores take them in the type of v; 0 where they stay fp32.
+double probability_rounding(DType type);
 
 // One call, which is done at the end of the statement: kernels()->zero(y.data(), bytes).
 class OneCall {
