@@ -1,6 +1,6 @@
-// Sums over rows, column by column, several at once, in an order that sizes alone decide: a thread adds every eighth row of its block's group of rows, the
-// block its threads' sums, and a second kernel the groups' sums, each in order, all in f32. Operands are read once; sums of groups are written and read in
-// the workspace, at most an eighth of the bytes of a 16-bit operand.
+// Sums over rows, column by column, several at once, in an order that sizes alone decide: a thread adds every eighth row of its block's group of
+// rows, the block its threads' sums, and a second kernel the groups' sums, each in order, all in f32. Operands are read once; sums of groups are
+// written and read in the workspace, at most an eighth of the bytes of a 16-bit operand.
 #pragma once
 #include "cuda/launch.cuh"
 #include "cuda/map_shape.hpp"
@@ -82,8 +82,8 @@ constexpr std::int64_t group_sums_bytes(int outs, std::int64_t rows, std::int64_
 // The sums of so many groups from `first` on.
 template <int outs, int n, class Term>
 void sum_groups_of(cudaStream_t stream, const Term& term, const RowGroups& in, std::int64_t first, std::int64_t groups, float* partial) {
-    const auto blocks = static_cast<unsigned>(ceil_div(in.cols, std::int64_t{tile_columns} * n));
-    launch(sum_rows<outs, n, Term>, Grid{dim3(blocks, static_cast<unsigned>(groups)), dim3(tile_columns, tile_rows)}, stream, term, in, first, partial);
+    const dim3 blocks(static_cast<unsigned>(ceil_div(in.cols, std::int64_t{tile_columns} * n)), static_cast<unsigned>(groups));
+    launch(sum_rows<outs, n, Term>, Grid{blocks, dim3(tile_columns, tile_rows)}, stream, term, in, first, partial);
 }
 
 template <int outs>

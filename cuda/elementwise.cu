@@ -1,6 +1,6 @@
-// Maps of one element to one: each moves its operands and results once, the least there is (bytes an element, f32 and 16 bits: add, gelu_dx, swiglu 12 and
-// 6; scale, gelu 8 and 4; swiglu_dx 20 and 10; cast and accumulate what their types hold). gelu and silu cost some 40 instructions an element, about as
-// many as an H100 has time for while 4 bytes an element pass: they are bound by both.
+// Maps of one element to one: each moves its operands and results once, the least there is (bytes an element, f32 and 16 bits: add, gelu_dx, swiglu
+// 12 and 6; scale, gelu 8 and 4; swiglu_dx 20 and 10; cast and accumulate what their types hold). gelu and silu cost some 40 instructions an
+// element, about as many as an H100 has time for while 4 bytes an element pass: they are bound by both.
 #include "cuda/kernels.hpp"
 #include "cuda/map.cuh"
 #include "cuda/with_type.hpp"
@@ -47,20 +47,18 @@ __global__ void scale_numbers(const double* x, double by, double* y, std::int64_
 }
 
 template <class T>
-const T* of(const void* p) { return static_cast<const T*>(p); }
-template <class T>
-Results<T, 1> to(void* p) { return {{static_cast<T*>(p)}}; }
+Results<T, 1> to(void* p) { return {{of<T>(p)}}; }
 
 }  // namespace
 
 void CudaKernels::add(const void* a, const void* b, void* y, std::int64_t count, DType t) {
     if (t == DType::f64)
-        return launch(add_numbers, Grid{count > 0, map_threads}, stream_, of<double>(a), of<double>(b), static_cast<double*>(y), count);
+        return launch(add_numbers, Grid{count > 0, map_threads}, stream_, of<double>(a), of<double>(b), of<double>(y), count);
     with_type(t, [&]<class T>(T) { map(stream_, Add{}, count, to<T>(y), of<T>(a), of<T>(b)); });
 }
 
 void CudaKernels::scale(const void* x, double factor, void* y, std::int64_t count, DType t) {
-    if (t == DType::f64) return launch(scale_numbers, Grid{count > 0, map_threads}, stream_, of<double>(x), factor, static_cast<double*>(y), count);
+    if (t == DType::f64) return launch(scale_numbers, Grid{count > 0, map_threads}, stream_, of<double>(x), factor, of<double>(y), count);
     with_type(t, [&]<class T>(T) { map(stream_, Scale{static_cast<float>(factor)}, count, to<T>(y), of<T>(x)); });
 }
 
@@ -78,7 +76,7 @@ void CudaKernels::swiglu(const void* gate, const void* up, void* y, std::int64_t
 
 void CudaKernels::swiglu_dx(const void* gate, const void* up, const void* dy, void* dgate, void* dup, std::int64_t count, DType t) {
     with_type(t, [&]<class T>(T) {
-        const Results<T, 2> both{{static_cast<T*>(dgate), static_cast<T*>(dup)}};
+        const Results<T, 2> both{{of<T>(dgate), of<T>(dup)}};
         map(stream_, SwigluSlopes{}, count, both, of<T>(gate), of<T>(up), of<T>(dy));
     });
 }
@@ -97,7 +95,9 @@ void CudaKernels::cast(const void* src, DType src_type, void* dst, DType dst_typ
 }
 
 void CudaKernels::accumulate(const void* src, DType src_type, void* dst, DType dst_type, std::int64_t count) {
-    with_type(src_type, [&]<class S>(S) { with_type(dst_type, [&]<class D>(D) { map(stream_, Add{}, count, to<D>(dst), of<D>(dst), of<S>(src)); }); });
+    with_type(src_type, [&]<class S>(S) {
+        with_type(dst_type, [&]<class D>(D) { map(stream_, Add{}, count, to<D>(dst), static_cast<const D*>(dst), of<S>(src)); });
+    });
 }
 
 void CudaKernels::zero(void* dst, std::int64_t bytes) {

@@ -1,6 +1,6 @@
-// Pieces of a buffer laid one behind the other, and lists of indices repeated. The extents of a cut follow one another at equal distances (rows of a block
-// of columns): they are grouped in runs, so that a launch takes few descriptions for many extents. Each byte is read and written once, in the widest
-// accesses that divide all addresses.
+// Pieces of a buffer laid one behind the other, and lists of indices repeated. The extents of a cut follow one another at equal distances (rows of
+// a block of columns): they are grouped in runs, so that a launch takes few descriptions for many extents. Each byte is read and written once, in
+// the widest accesses that divide all addresses.
 #include "cuda/kernels.hpp"
 #include "cuda/gather_runs.hpp"
 #include "cuda/launch.cuh"

@@ -1,6 +1,7 @@
-// y[i] = op(x0[i], x1[i], ...) over flat buffers, one or two results an element: what every elementwise kernel is. A thread takes two chunks at a time, all
-// loads before the first store; a chunk is 16 bytes of the smallest element among operands and results, so that an SM full of threads has 64 KiB of each
-// operand in flight. Every byte is moved once. Buffers that do not lie on multiples of 16 bytes go element by element, as the last elements do.
+// y[i] = op(x0[i], x1[i], ...) over flat buffers, one or two results an element: what every elementwise kernel is. A thread takes two chunks at a
+// time, all loads before the first store; a chunk is 16 bytes of the smallest element among operands and results, so that an SM full of threads has
+// 64 KiB of each operand in flight. Every byte is moved once. Buffers that do not lie on multiples of 16 bytes go element by element, as the last
+// elements do.
 //
 // Results may lie where operands do: each element is read and written by one thread, in that order.
 #pragma once

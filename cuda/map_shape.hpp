@@ -16,8 +16,8 @@ constexpr unsigned map_blocks(std::int64_t count, std::int64_t chunk) {
     return static_cast<unsigned>(std::min(most_blocks_x, ceil_div(ceil_div(count, chunk), std::int64_t{2} * map_threads)));
 }
 
-// Where the threads of a block lie side by side over columns and below each other over rows, so that what belongs to a column is read once for several
-// rows.
+// Where the threads of a block lie side by side over columns and below each other over rows, so that what belongs to a column is read once for
+// several rows.
 constexpr int tile_columns = 32, tile_rows = 8;  // threads
 
 // Blocks over rows, whose threads take about `turns` rows each.

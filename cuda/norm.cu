@@ -1,6 +1,7 @@
-// LayerNorm and RMSNorm forward, alone and after a residual sum, and the gradient of their operand: kernels of a warp or a block for each row, which hold it in
-// registers (cuda/norm_rows.cuh) and go through it as often as the two-pass statistics want. Bytes an element moved, the least there is, in f32 and 16 bits:
-// norm 8 and 4, residual_norm 16 and 8, norm_dx 12 and 6; gain and bias come from caches. A thread has up to four 16-byte loads of each operand in flight.
+// LayerNorm and RMSNorm forward, alone and after a residual sum, and the gradient of their operand: kernels of a warp or a block for each row,
+// which hold it in registers (cuda/norm_rows.cuh) and go through it as often as the two-pass statistics want. Bytes an element moved, the least
+// there is, in f32 and 16 bits: norm 8 and 4, residual_norm 16 and 8, norm_dx 12 and 6; gain and bias come from caches. A thread has up to four
+// 16-byte loads of each operand in flight.
 #include "cuda/kernels.hpp"
 #include "cuda/norm_rows.cuh"
 #include "cuda/with_type.hpp"
@@ -29,7 +30,7 @@ __device__ __forceinline__ void write_normed(const Row& row, const Statistics& s
 }
 
 template <class Row, class T>
-__global__ void __launch_bounds__(most_row_threads) norm_rows(const Norm norm, const T* x, const T* gain, const T* bias, T* y) {
+__global__ void __launch_bounds__(most_row_threads, 1) norm_rows(const Norm norm, const T* x, const T* gain, const T* bias, T* y) {
     __shared__ float warps[2][most_warps];
     const std::int64_t at = row_at(norm);
     if (at < 0) return;
@@ -38,7 +39,8 @@ __global__ void __launch_bounds__(most_row_threads) norm_rows(const Norm norm, c
 }
 
 template <class Row, class T>
-__global__ void __launch_bounds__(most_row_threads) residual_norm_rows(const Norm norm, const T* x, const T* r, const T* gain, const T* bias, T* sum, T* y) {
+__global__ void __launch_bounds__(most_row_threads, 1) residual_norm_rows(const Norm norm, const T* x, const T* r, const T* gain, const T* bias,
+                                                                        T* sum, T* y) {
     __shared__ float warps[2][most_warps];
     const std::int64_t at = row_at(norm);
     if (at < 0) return;
@@ -48,7 +50,7 @@ __global__ void __launch_bounds__(most_row_threads) residual_norm_rows(const Nor
 
 // With w = gain dy and xhat = (x - mean) rstd:  dx = rstd (w - mean(w) - xhat mean(w xhat)); rmsnorm lacks mean(w).
 template <class Row, class T>
-__global__ void __launch_bounds__(most_row_threads) norm_dx_rows(const Norm norm, const T* x, const T* gain, const T* dy, T* dx) {
+__global__ void __launch_bounds__(most_row_threads, 1) norm_dx_rows(const Norm norm, const T* x, const T* gain, const T* dy, T* dx) {
     constexpr int n = Row::n;
     __shared__ float warps[2][most_warps], warps_w[most_warps], warps_wx[most_warps];
     const std::int64_t at = row_at(norm);
@@ -79,29 +81,28 @@ __global__ void __launch_bounds__(most_row_threads) norm_dx_rows(const Norm norm
 
 void CudaKernels::norm(const Norm& n, const void* x, const void* gain, const void* bias, void* y) {
     with_type(n.t, [&]<class T>(T) {
-        const auto *px = static_cast<const T*>(x), *pg = static_cast<const T*>(gain), *pb = static_cast<const T*>(bias);
-        with_rows<T>(
-            n, [&]<class Row>(const Grid& grid) { launch(norm_rows<Row, T>, grid, stream_, n, px, pg, pb, static_cast<T*>(y)); }, x, gain, bias, y);
+        const auto start = [&]<class Row>(const Grid& grid) {
+            launch(norm_rows<Row, T>, grid, stream_, n, of<T>(x), of<T>(gain), of<T>(bias), of<T>(y));
+        };
+        with_rows<T>(n, start, x, gain, bias, y);
     });
 }
 
 void CudaKernels::residual_norm(const Norm& n, const void* x, const void* r, const void* gain, const void* bias, void* sum, void* y) {
     with_type(n.t, [&]<class T>(T) {
-        const auto *px = static_cast<const T*>(x), *pr = static_cast<const T*>(r), *pg = static_cast<const T*>(gain), *pb = static_cast<const T*>(bias);
-        with_rows<T>(
-            n,
-            [&]<class Row>(const Grid& grid) {
-                launch(residual_norm_rows<Row, T>, grid, stream_, n, px, pr, pg, pb, static_cast<T*>(sum), static_cast<T*>(y));
-            },
-            x, r, gain, bias, sum, y);
+        const auto start = [&]<class Row>(const Grid& grid) {
+            launch(residual_norm_rows<Row, T>, grid, stream_, n, of<T>(x), of<T>(r), of<T>(gain), of<T>(bias), of<T>(sum), of<T>(y));
+        };
+        with_rows<T>(n, start, x, r, gain, bias, sum, y);
     });
 }
 
 void CudaKernels::norm_dx(const Norm& n, const void* x, const void* gain, const void* dy, void* dx) {
     with_type(n.t, [&]<class T>(T) {
-        const auto *px = static_cast<const T*>(x), *pg = static_cast<const T*>(gain), *pd = static_cast<const T*>(dy);
-        with_rows<T>(
-            n, [&]<class Row>(const Grid& grid) { launch(norm_dx_rows<Row, T>, grid, stream_, n, px, pg, pd, static_cast<T*>(dx)); }, x, gain, dy, dx);
+        const auto start = [&]<class Row>(const Grid& grid) {
+            launch(norm_dx_rows<Row, T>, grid, stream_, n, of<T>(x), of<T>(gain), of<T>(dy), of<T>(dx));
+        };
+        with_rows<T>(n, start, x, gain, dy, dx);
     });
 }
 

@@ -1,6 +1,6 @@
-// Gradients of a norm's gain and bias: sums over rows of dy xhat and dy. The statistics of rows come first, then the sums, by slabs of rows of which x stays
-// in the L2 cache between the two; so memory gives x and dy once, 8 bytes an element in f32 and 4 in 16 bits, the least there is, and the statistics and the
-// groups' sums beside (cuda/column_sums.cuh).
+// Gradients of a norm's gain and bias: sums over rows of dy xhat and dy. The statistics of rows come first, then the sums, by slabs of rows of
+// which x stays in the L2 cache between the two; so memory gives x and dy once, 8 bytes an element in f32 and 4 in 16 bits, the least there is, and
+// the statistics and the groups' sums beside (cuda/column_sums.cuh).
 #include "cuda/column_sums.cuh"
 #include "cuda/kernels.hpp"
 #include "cuda/norm_rows.cuh"
@@ -16,7 +16,7 @@ constexpr std::int64_t slab_bytes = std::int64_t{16} << 20;  // of x; an A100 ha
 
 // Rows first .. norm.rows.
 template <class Row, class T>
-__global__ void __launch_bounds__(most_row_threads) row_statistics(const Norm norm, const T* x, Statistics* to) {
+__global__ void __launch_bounds__(most_row_threads, 1) row_statistics(const Norm norm, const T* x, Statistics* to) {
     __shared__ float warps[2][most_warps];
     const std::int64_t at = row_at(norm);
     if (at < 0) return;
@@ -67,7 +67,7 @@ void CudaKernels::norm_dw(const Norm& n, const void* x, const void* dy, void* dg
     auto* const partial = reinterpret_cast<float*>(static_cast<std::byte*>(workspace) + statistics_bytes(n));
     const RowGroups in = row_groups(n.rows, n.h);
     with_type(n.t, [&]<class T>(T) {
-        const auto *px = static_cast<const T*>(x), *pd = static_cast<const T*>(dy);
+        const T *const px = of<T>(x), *const pd = of<T>(dy);
         if (packable(px, pd) && n.h % pack_size<T> == 0)
             sum_slabs<T, pack_size<T>>(stream_, n, px, pd, stats, in, partial);
         else

@@ -1,8 +1,8 @@
-// Rows of norms as threads hold them, and sums over a row. A row belongs to the threads threadIdx.x = 0 .. blockDim.x - 1 of its threadIdx.y: to a warp, one of
-// several in the block, or to the whole block.
+// Rows of norms as threads hold them, and sums over a row. A row belongs to the threads threadIdx.x = 0 .. blockDim.x - 1 of its threadIdx.y: to a
+// warp, one of several in the block, or to the whole block.
 //
-// HeldRow keeps its row in registers, so that it is read once however often it is gone through; ReadRow reads it again each time, from a cache, for rows too
-// long for registers or not on multiples of 16 bytes. Both give each element to the same thread each time.
+// HeldRow keeps its row in registers, so that it is read once however often it is gone through; ReadRow reads it again each time, from a cache, for
+// rows too long for registers or not on multiples of 16 bytes. Both give each element to the same thread each time.
 #pragma once
 #include "cuda/launch.cuh"
 #include "cuda/norm_shape.hpp"

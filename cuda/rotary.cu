@@ -1,6 +1,6 @@
-// Rotary positions. A block makes the cosines and sines of a few positions once, in shared memory, and turns all heads of its samples by them: each element
-// is read and written once, 8 bytes in f32, 4 in 16 bits. The angles are made in double, in turns of the circle, where reducing them costs nothing: a
-// product position · frequency in fp32 is wrong by radians at a million.
+// Rotary positions. A block makes the cosines and sines of a few positions once, in shared memory, and turns all heads of its samples by them: each
+// element is read and written once, 8 bytes in f32, 4 in 16 bits. The angles are made in double, in turns of the circle, where reducing them costs
+// nothing: a product position · frequency in fp32 is wrong by radians at a million.
 #include "cuda/kernels.hpp"
 #include "cuda/launch.cuh"
 #include "cuda/map_shape.hpp"
@@ -68,7 +68,7 @@ void CudaKernels::rotary(const Rotary& r, const void* x, void* y) {
         const auto table_bytes = 2 * shape.positions * half * static_cast<std::int64_t>(sizeof(float));
         launch(packed ? rotate<T, pack_size<T>> : rotate<T, 1>,
                Grid{dim3(static_cast<unsigned>(shape.blocks_x), static_cast<unsigned>(shape.blocks_y)), map_threads, table_bytes}, stream_, r,
-               static_cast<const T*>(x), static_cast<T*>(y), static_cast<int>(shape.positions));
+               of<T>(x), of<T>(y), static_cast<int>(shape.positions));
     });
 }
 

@@ -1,6 +1,7 @@
-// Elementwise kernels of rows with something for each column: a bias, or the column's place in the global tensor. A thread reads what belongs to its
-// columns once, into registers, and then takes rows, so that beside it only the operand and the result are moved: 8 bytes an element in f32, 4 in 16 bits,
-// the least there is. Dropout draws 64 bits an element, some 30 instructions: in 16 bits it is bound by those about as much as by memory.
+// Elementwise kernels of rows with something for each column: a bias, or the column's place in the global tensor. A thread reads what belongs to
+// its columns once, into registers, and then takes rows, so that beside it only the operand and the result are moved: 8 bytes an element in f32, 4
+// in 16 bits, the least there is. Dropout draws 64 bits an element, some 30 instructions: in 16 bits it is bound by those about as much as by
+// memory.
 #include "base/random.hpp"
 #include "cuda/kernels.hpp"
 #include "cuda/launch.cuh"
@@ -88,8 +89,8 @@ void CudaKernels::add_bias(const void* x, const void* bias, void* y, std::int64_
     with_type(t, [&]<class T>(T) {
         constexpr int n = pack_size<T>;
         const bool packed = packable_rows<T>(cols) && packable(x, bias, y);
-        launch(packed ? add_bias_rows<T, n> : add_bias_rows<T, 1>, grid_of(rows, packed ? cols / n : cols), stream_, static_cast<const T*>(x),
-               static_cast<const T*>(bias), static_cast<T*>(y), rows, cols);
+        launch(packed ? add_bias_rows<T, n> : add_bias_rows<T, 1>, grid_of(rows, packed ? cols / n : cols), stream_, of<T>(x), of<T>(bias),
+               of<T>(y), rows, cols);
     });
 }
 
@@ -99,8 +100,8 @@ void CudaKernels::dropout(const Dropout& d, const void* x, void* y) {
     with_type(d.t, [&]<class T>(T) {
         constexpr int n = pack_size<T>;
         const bool packed = packable_rows<T>(d.h) && packable(x, y);
-        launch(packed ? drop_rows<T, n> : drop_rows<T, 1>, grid_of(d.s, packed ? d.h / n : d.h, d.b), stream_, d, static_cast<const T*>(x),
-               static_cast<T*>(y), threshold, factor);
+        launch(packed ? drop_rows<T, n> : drop_rows<T, 1>, grid_of(d.s, packed ? d.h / n : d.h, d.b), stream_, d, of<T>(x), of<T>(y),
+               threshold, factor);
     });
 }
 

@@ -32,7 +32,7 @@ void CudaKernels::column_sum(const void* dy, DType dy_type, void* db, DType db_t
     auto* const partial = static_cast<float*>(workspace);
     with_type(dy_type, [&]<class T>(T) {
         constexpr int n = pack_size<T>;
-        const auto* const p = static_cast<const T*>(dy);
+        const T* const p = of<T>(dy);
         if (packable(p) && cols % n == 0)
             sum_groups_of<1, n>(stream_, Elements<T, n>{p, cols}, in, 0, in.groups, partial);
         else

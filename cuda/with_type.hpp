@@ -16,4 +16,10 @@ void with_type(DType t, F&& f) {
     }
 }
 
+// A buffer as elements of T.
+template <class T>
+const T* of(const void* p) { return static_cast<const T*>(p); }
+template <class T>
+T* of(void* p) { return static_cast<T*>(p); }
+
 }  // namespace quadrille::cuda
