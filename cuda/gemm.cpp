@@ -144,21 +144,22 @@ void CudaKernels::Products::multiply(const Gemm& g, void* y, cudaStream_t stream
     require_types(g);
     if (g.m == 0 || g.n == 0) return;
     if (g.k == 0) {  // of nothing summed there is the bias and what C had
-        if (!g.accumulate) finish_product(g, g.bias, y, true, stream);
+        if (!g.accumulate) fill_product(g, stream);
+        if (y) gelu_of_product(g, y, stream);
         return;
     }
     require(g.workspace != nullptr, "gemm: a product on a GPU needs workspace");
     const Product& p = product_of(g, y);
+    const bool filled = g.bias && !p.epilogue.bias;
+    if (filled) fill_product(g, stream);
     set_addresses(p.operation.get(), g, p.epilogue);
-    const float one = 1.0f, old = g.accumulate ? 1.0f : 0.0f;
+    const float one = 1.0f, old = g.accumulate || filled ? 1.0f : 0.0f;
     void* const out = result_of(g, y, p.epilogue);
     const cublasStatus_t status = cublasLtMatmul(library_.get(), p.operation.get(), &one, g.b, p.a.get(), g.a, p.b.get(), &old, out, p.c.get(), out,
                                                  p.c.get(), &p.algorithm, g.workspace, static_cast<std::size_t>(workspace(g)), stream);
     if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
         fail(status, text(g, y));
-    const void* const bias = p.epilogue.bias ? nullptr : g.bias;
-    void* const rest = p.epilogue.gelu ? nullptr : y;
-    if (bias || rest) finish_product(g, bias, rest, false, stream);
+    if (y && !p.epilogue.gelu) gelu_of_product(g, y, stream);
 }
 
 CudaKernels::CudaKernels(cudaStream_t stream, const CudaKernelsOptions& options)

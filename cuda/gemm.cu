@@ -1,4 +1,5 @@
-// What is left of bias and gelu where cuBLASLt does not take them: one pass over C, four elements at a time where rows begin at multiples of them.
+// What cuBLASLt does not take of bias and gelu: a pass over C before or behind the product, four elements at a time where rows begin at multiples of
+// them.
 #include "cuda/launch.cuh"
 #include "cuda/products.hpp"
 #include "cuda/typed.cuh"
@@ -8,62 +9,70 @@
 namespace quadrille::cuda {
 namespace {
 
-constexpr unsigned finish_threads = 128;
+constexpr unsigned row_threads = 128;
 constexpr std::int64_t most_rows = 65535;  // of blocks; the rest by turns
 
-struct Finish {
+struct Rows {
     std::int64_t m, n, ldc;
-    void *c, *y;
-    const void* bias;
-    DType c_type, bias_type;
-    bool from_nothing, fours;
+    void* c;
+    DType c_type;
+    bool fours;
 };
 
-__device__ __forceinline__ void finish_four(const Finish& f, std::int64_t at, std::int64_t column) {
-    float c[4] = {}, b[4] = {};
-    if (!f.from_nothing) load_four_as(f.c, f.c_type, at, c);
-    if (f.bias)
-        for (int i = 0; i < 4; ++i) b[i] = load_as(f.bias, f.bias_type, column + i);
-    if (f.bias || f.from_nothing) {
-        for (int i = 0; i < 4; ++i) c[i] += b[i];
-        store_four_as(f.c, f.c_type, at, c);
-    }
-    if (!f.y) return;
-    load_four_as(f.c, f.c_type, at, c);  // as it was rounded
-    for (int i = 0; i < 4; ++i) c[i] = gelu32(c[i]);
-    store_four_as(f.y, f.c_type, at, c);
-}
-
-__device__ __forceinline__ void finish_one(const Finish& f, std::int64_t at, std::int64_t column) {
-    if (f.bias || f.from_nothing) {
-        const float c = f.from_nothing ? 0.0f : load_as(f.c, f.c_type, at);
-        store_as(f.c, f.c_type, at, f.bias ? c + load_as(f.bias, f.bias_type, column) : c);
-    }
-    if (f.y) store_as(f.y, f.c_type, at, gelu32(load_as(f.c, f.c_type, at)));
-}
-
-__global__ void __launch_bounds__(finish_threads) finish_rows(const Finish f) {
-    const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * finish_threads + threadIdx.x;
-    for (std::int64_t row = blockIdx.y; row < f.m; row += gridDim.y) {
-        if (!f.fours) {
-            if (thread < f.n) finish_one(f, row * f.ldc + thread, thread);
-            continue;
-        }
-        const std::int64_t column = 4 * thread;
-        if (column + 4 <= f.n) finish_four(f, row * f.ldc + column, column);
+// four(place, column) or one(place, column) for all that this thread has.
+template <class Four, class One>
+__device__ __forceinline__ void each_access(const Rows& r, Four four, One one) {
+    const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * row_threads + threadIdx.x, width = r.fours ? 4 : 1, first = width * thread;
+    for (std::int64_t row = blockIdx.y; row < r.m; row += gridDim.y) {
+        if (r.fours && first + 4 <= r.n) four(row * r.ldc + first, first);
         else
-            for (std::int64_t c = column; c < f.n; ++c) finish_one(f, row * f.ldc + c, c);
+            for (std::int64_t c = first; c < first + width && c < r.n; ++c) one(row * r.ldc + c, c);
     }
+}
+
+__global__ void __launch_bounds__(row_threads) fill_rows(const Rows r, const void* bias, DType bias_type) {
+    const auto at = [&](std::int64_t column) { return bias ? load_as(bias, bias_type, column) : 0.0f; };
+    each_access(
+        r,
+        [&](std::int64_t place, std::int64_t column) {
+            const float x[4] = {at(column), at(column + 1), at(column + 2), at(column + 3)};
+            store_four_as(r.c, r.c_type, place, x);
+        },
+        [&](std::int64_t place, std::int64_t column) { store_as(r.c, r.c_type, place, at(column)); });
+}
+
+__global__ void __launch_bounds__(row_threads) gelu_rows(const Rows r, void* y) {
+    each_access(
+        r,
+        [&](std::int64_t place, std::int64_t) {
+            float x[4];
+            load_four_as(r.c, r.c_type, place, x);
+            for (int i = 0; i < 4; ++i) x[i] = gelu32(x[i]);
+            store_four_as(y, r.c_type, place, x);
+        },
+        [&](std::int64_t place, std::int64_t) { store_as(y, r.c_type, place, gelu32(load_as(r.c, r.c_type, place))); });
+}
+
+Rows rows_of(const Gemm& g, const void* y) {
+    const bool fours = g.ldc % 4 == 0 && behind_four(g.c, g.c_type) == 0 && (!y || behind_four(y, g.c_type) == 0);
+    return {g.m, g.n, g.ldc, g.c, g.c_type, fours};
+}
+
+Grid grid_of(const Rows& r) {
+    const std::int64_t accesses = r.fours ? (r.n + 3) / 4 : r.n;
+    return {dim3(static_cast<unsigned>((accesses + row_threads - 1) / row_threads), static_cast<unsigned>(std::min(r.m, most_rows))), row_threads};
 }
 
 }  // namespace
 
-void finish_product(const Gemm& g, const void* bias, void* y, bool from_nothing, cudaStream_t stream) {
-    const bool fours = g.ldc % 4 == 0 && behind_four(g.c, g.c_type) == 0 && (!y || behind_four(y, g.c_type) == 0);
-    const std::int64_t accesses = fours ? (g.n + 3) / 4 : g.n;
-    const dim3 blocks(static_cast<unsigned>((accesses + finish_threads - 1) / finish_threads), static_cast<unsigned>(std::min(g.m, most_rows)));
-    launch(finish_rows, Grid{blocks, finish_threads}, stream,
-           Finish{g.m, g.n, g.ldc, g.c, y, bias, g.c_type, g.bias_type, from_nothing, fours});
+void fill_product(const Gemm& g, cudaStream_t stream) {
+    const Rows r = rows_of(g, nullptr);
+    launch(fill_rows, grid_of(r), stream, r, g.bias, g.bias_type);
+}
+
+void gelu_of_product(const Gemm& g, void* y, cudaStream_t stream) {
+    const Rows r = rows_of(g, y);
+    launch(gelu_rows, grid_of(r), stream, r, y);
 }
 
 }  // namespace quadrille::cuda

@@ -1,5 +1,6 @@
-// Matrix products by cuBLASLt, with as much of bias and gelu in the product's own epilogue as it takes; what it does not take is a pass over C behind it.
-// The algorithm of each shape is asked for once.
+// Matrix products by cuBLASLt, with as much of bias and gelu in the product's own epilogue as it takes. A bias that it does not take stands in C before,
+// and the product is added to it, so that C is rounded once all the same; a gelu is a pass over C behind it. The algorithm of each shape is asked for
+// once.
 //
 // cuBLASLt counts by columns: a row-major matrix is to it the transposed one, so it is given C' = B' A', whose memory is the same.
 #pragma once
@@ -32,8 +33,10 @@ Epilogues epilogues(const Gemm&, const void* y);
 // The largest power of two, up to 256, of which p is a multiple.
 std::uint32_t alignment(const void* p);
 
-// C = C + bias, y = gelu(C): either may be null. With `from_nothing` C counts as 0.
-void finish_product(const Gemm&, const void* bias, void* y, bool from_nothing, cudaStream_t);
+// Every row of C = bias, or 0.
+void fill_product(const Gemm&, cudaStream_t);
+// y = gelu(C)
+void gelu_of_product(const Gemm&, void* y, cudaStream_t);
 
 // An object of cuBLASLt.
 template <class T, cublasStatus_t (*destroy)(T*)>

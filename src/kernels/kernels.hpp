@@ -39,8 +39,8 @@ class Kernels {
 
     // ---- matrix products (kernels/gemm.hpp)
     virtual void gemm(const Gemm&) = 0;
-    // C = op(A) op(B) + bias is the pre-activation, kept for the backward pass, and y = gelu(C) (tanh form) of the rounded C, in
-    // C's type and leading dimension. Not with accumulate.
+    // C = op(A) op(B) + bias is the pre-activation, kept for the backward pass, and y = gelu(C) (tanh form) of C as it was just before it
+    // was rounded or just after, in C's type and leading dimension. Not with accumulate.
     virtual void gemm_gelu(const Gemm&, void* y) = 0;
     // A function of sizes, types and transpositions alone; of gemm_gelu too.
     virtual std::int64_t gemm_workspace(const Gemm&) const = 0;
