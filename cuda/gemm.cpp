@@ -1,3 +1,4 @@
+// The choice and the call of cuBLASLt's products (cuda/products.hpp). Kernels of our own around them are in gemm.cu.
 #include "base/rounding.hpp"
 #include "cuda/error.hpp"
 #include "cuda/products.hpp"
