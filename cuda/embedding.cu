@@ -1,5 +1,5 @@
-// Look-ups copy rows. The gradient sorts the tokens by row with a stable radix sort, so that one block of threads has all terms of a row and adds them in
-// token order in f32, rounded once: the same bits every time, no atomic additions of floats.
+// Look-ups copy rows. The gradient sorts the tokens by row with a stable radix sort, so that one block of threads has all terms of a row and adds
+// them in token order in f32, rounded once: the same bits every time, no atomic additions of floats.
 //
 // The sort takes a digit of 8 bits at a time, 2 passes for 50,000 rows: tiles of tokens count their digits, one block makes of the counts the places
 // where each tile's tokens of each digit go, the tiles put them there. Tokens of other ranks' rows sort behind all rows.
@@ -81,7 +81,8 @@ __device__ __forceinline__ Turn turn_of(const Embedding& e, const std::int32_t* 
 }
 
 // Every warp counts the digits of its stretch of the tile; a lane speaks for its peers.
-__device__ __forceinline__ void count_stretch(const Embedding& e, const std::int32_t* ids, const std::int64_t* order, int shift, int (&found)[digits]) {
+__device__ __forceinline__ void count_stretch(const Embedding& e, const std::int32_t* ids, const std::int64_t* order, int shift,
+                                              int (&found)[digits]) {
     const unsigned lane = threadIdx.x % warp_threads;
     const std::int64_t first = blockIdx.x * tile_tokens + threadIdx.x / warp_threads * warp_tokens;
     for (int d = static_cast<int>(lane); d < digits; d += warp_threads) found[d] = 0;
@@ -218,7 +219,8 @@ void CudaKernels::embedding(const Embedding& e, const std::int32_t* ids, const v
     const std::int64_t bytes = e.h * bytes_of(t);
     const auto copy = [&]<class Element>(Element) {
         const std::int64_t row_size = bytes / static_cast<std::int64_t>(sizeof(Element));
-        launch(copy_rows<Element>, grid_of_rows(e, row_size), stream_, e, ids, static_cast<const Element*>(table), static_cast<Element*>(y), row_size);
+        launch(copy_rows<Element>, grid_of_rows(e, row_size), stream_, e, ids, static_cast<const Element*>(table), static_cast<Element*>(y),
+               row_size);
     };
     if (packable(table, y) && packable(bytes)) copy(uint4{});
     else if (bytes_of(t) == 4) copy(std::uint32_t{});

@@ -1,3 +1,4 @@
+// Runs are found from left to right: an extent joins the run before it where count and distance go on.
 #include "cuda/gather_runs.hpp"
 
 namespace quadrille::cuda {

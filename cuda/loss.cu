@@ -1,9 +1,9 @@
-// Cross-entropy, a block of threads for each token's row of logits. The probabilities are never stored: each pass reads a row once in packs of 16 bytes
-// and keeps nothing but sums; the gradient is written where the logits were read. Bytes moved are the least possible: 2 or 4 a logit for each of max and
-// sums, twice that for the gradient.
+// Cross-entropy, a block of threads for each token's row of logits. The probabilities are never stored: each pass reads a row once in packs of 16
+// bytes and keeps nothing but sums; the gradient is written where the logits were read. Bytes moved are the least possible: 2 or 4 a logit for each
+// of max and sums, twice that for the gradient.
 //
-// Rows need not begin at multiples of 16 bytes (50257 columns): packs are counted from the multiple at or before the row's first element, and only the
-// first and the last one go element by element. A thread adds a pack's terms in f32, packs and threads in float64, in a fixed order.
+// Rows need not begin at multiples of 16 bytes (50257 columns): packs are counted from the multiple at or before the row's first element, and only
+// the first and the last one go element by element. A thread adds a pack's terms in f32, packs and threads in float64, in a fixed order.
 #include "cuda/kernels.hpp"
 #include "cuda/launch.cuh"
 #include "cuda/pack.cuh"
@@ -28,12 +28,12 @@ __device__ __forceinline__ int behind_pack(const T* p) {
     return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) % pack_bytes / sizeof(T));
 }
 
-// e^(x - top) of x that is not above the top, by the fast power of two: within 2^-22 of itself and, for the rounding of its exponent, 2^-24 |x - top|. It is
-// the same in the sums and in the gradient.
+// e^(x - top) of x that is not above the top, by the fast power of two: within 2^-22 of itself and, for the rounding of its exponent, 2^-24 |x -
+// top|. It is the same in the sums and in the gradient.
 __device__ __forceinline__ float part(float x, float top) { return exp2_fast((x - top) * std::numbers::log2e_v<float>); }
 
-// This thread's packs of a row of `columns`: whole(first) for one that is of the row entirely, single(c) for each column of another. Packs lie `shift`
-// elements before multiples of their size.
+// This thread's packs of a row of `columns`: whole(first) for one that is of the row entirely, single(c) for each column of another. Packs lie
+// `shift` elements before multiples of their size.
 template <class T, class Whole, class Single>
 __device__ __forceinline__ void each_pack(int shift, std::int64_t columns, Whole whole, Single single) {
     constexpr int size = pack_size<T>;

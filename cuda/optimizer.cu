@@ -1,5 +1,5 @@
-// Updates of many slices by one launch, each element read and written once: AdamW moves 4 bytes each of master, m and v there and back, the gradient in,
-// the weight out. The slices travel as arguments of the kernel, some dozens at a time.
+// Updates of many slices by one launch, each element read and written once: AdamW moves 4 bytes each of master, m and v there and back, the gradient
+// in, the weight out. The slices travel as arguments of the kernel, some dozens at a time.
 //
 // The slices of one flat buffer begin at any element, but at the same one in each of their arrays: a group is four elements at a multiple of 16 bytes
 // of the master, so that every array is accessed four elements at a time.

@@ -1,6 +1,6 @@
-// Packets of bf16, fp16 and qsgd: a block of threads for each block of 1024 elements, eight elements a thread, each read once and everything said of it
-// written once. topk: a block of threads for each block of 65536 elements, which passes over it five times; all but the first find it in the L2 cache.
-// The arithmetic is the CPU's (kernels/packet_arithmetic.hpp), and so are the bits.
+// Packets of bf16, fp16 and qsgd: a block of threads for each block of 1024 elements, eight elements a thread, each read once and everything said of
+// it written once. topk: a block of threads for each block of 65536 elements, which passes over it five times; all but the first find it in the L2
+// cache. The arithmetic is the CPU's (kernels/packet_arithmetic.hpp), and so are the bits.
 #include "cuda/packets.cuh"
 
 #include "base/rounding.hpp"
@@ -134,8 +134,8 @@ __device__ __forceinline__ void add_qsgd(const std::byte* from, int bits, float 
     for (int i = 0; i < thread_elements; ++i) sum[i] += (static_cast<float>(word >> (i * bits) & mask) - levels) * step;
 }
 
-__global__ void __launch_bounds__(block_threads) add_blocks(const Packing p, const std::byte* packets, std::int64_t n, const PacketSizes sizes, void* to,
-                                                            DType type, bool fours) {
+__global__ void __launch_bounds__(block_threads) add_blocks(const Packing p, const std::byte* packets, std::int64_t n, const PacketSizes sizes,
+                                                            void* to, DType type, bool fours) {
     float sum[thread_elements] = {};
     for (std::int64_t k = 0; k < n; ++k) {
         const std::byte* const from = packets + k * sizes.packet + blockIdx.x * sizes.block;

@@ -1,5 +1,5 @@
-// What the packets' kernels share: where packets lie, and the element that is packed. packets.cu has the methods that work element by element, topk.cu the
-// one that chooses. For cuda/ only.
+// What the packets' kernels share: where packets lie, and the element that is packed. packets.cu has the methods that work element by element,
+// topk.cu the one that chooses. For cuda/ only.
 #pragma once
 #include "base/random.hpp"
 #include "cuda/launch.cuh"

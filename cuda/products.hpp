@@ -1,6 +1,6 @@
-// Matrix products by cuBLASLt, with as much of bias and gelu in the product's own epilogue as it takes. A bias that it does not take stands in C before,
-// and the product is added to it, so that C is rounded once all the same; a gelu is a pass over C behind it. The algorithm of each shape is asked for
-// once.
+// Matrix products by cuBLASLt, with as much of bias and gelu in the product's own epilogue as it takes. A bias that it does not take stands in C
+// before, and the product is added to it, so that C is rounded once all the same; a gelu is a pass over C behind it. The algorithm of each shape is
+// asked for once.
 //
 // cuBLASLt counts by columns: a row-major matrix is to it the transposed one, so it is given C' = B' A', whose memory is the same.
 #pragma once
@@ -22,8 +22,8 @@ struct Epilogue {
     friend bool operator==(const Epilogue&, const Epilogue&) = default;
 };
 
-// In the order of preference, the last one always possible: a bias must have C's type, and for the gelu C and y must be of 16 bits in rows of whole 16
-// bytes. cuBLASLt's own gelu is the tanh form, by which approximation of tanh is not told: f32 keeps ours.
+// In the order of preference, the last one always possible: a bias must have C's type, and for the gelu C and y must be of 16 bits in rows of whole
+// 16 bytes. cuBLASLt's own gelu is the tanh form, by which approximation of tanh is not told: f32 keeps ours.
 struct Epilogues {
     Epilogue form[3];
     int size = 0;

@@ -1,4 +1,5 @@
-// Reductions over a warp and over a block of whole warps. Every thread calls them and every thread gets the result; the order is fixed. For cuda/ only.
+// Reductions over a warp and over a block of whole warps. Every thread calls them and every thread gets the result; the order is fixed. For cuda/
+// only.
 #pragma once
 #include "cuda/launch.cuh"
 

@@ -1,5 +1,5 @@
-// Sums of squares: a warp for each block of 1024 elements, read once; then one block of threads adds the blocks' sums, each thread a run of 64 in order
-// (or of as many as it takes), the runs in a fixed tree. A buffer of a billion elements leaves 8 MB to the second kernel.
+// Sums of squares: a warp for each block of 1024 elements, read once; then one block of threads adds the blocks' sums, each thread a run of 64 in
+// order (or of as many as it takes), the runs in a fixed tree. A buffer of a billion elements leaves 8 MB to the second kernel.
 #include "base/rounding.hpp"
 #include "cuda/kernels.hpp"
 #include "cuda/launch.cuh"

@@ -1,5 +1,5 @@
-// topk packets. Of a block of 65536 elements the k-th largest magnitude is found digit by digit (11, 10 and 10 bits, counted in shared memory); then the
-// elements above it are written in their order, and of those equal to it the first. An entry may begin at any even address, so an f32 is read and
+// topk packets. Of a block of 65536 elements the k-th largest magnitude is found digit by digit (11, 10 and 10 bits, counted in shared memory); then
+// the elements above it are written in their order, and of those equal to it the first. An entry may begin at any even address, so an f32 is read and
 // written as two halves.
 #include "cuda/packets.cuh"
 #include "cuda/reduce.cuh"
@@ -85,7 +85,8 @@ __device__ __forceinline__ Ranks ranks_of(bool above, bool equal, Ranks& before,
     return mine;
 }
 
-__global__ void __launch_bounds__(choose_threads) choose_largest(const Compress c, std::byte* packets, const PacketSizes sizes, int whole_k, int last_k) {
+__global__ void __launch_bounds__(choose_threads) choose_largest(const Compress c, std::byte* packets, const PacketSizes sizes, int whole_k,
+                                                                 int last_k) {
     __shared__ int warps[2][most_warps];
     const std::int64_t slice = blockIdx.x / sizes.blocks, block = blockIdx.x % sizes.blocks;
     const std::int64_t first = slice * c.count + block * sizes.grain, rest = c.count - block * sizes.grain;
@@ -161,7 +162,8 @@ void compress_topk(const Compress& c, std::byte* packets, cudaStream_t stream) {
 void decompress_topk(const Packing& p, const std::byte* packets, std::int64_t n, void* sum, DType type, std::int64_t count, cudaStream_t stream) {
     const PacketSizes sizes(p, count);
     const Entries k(p, count);
-    launch(add_entries, Grid{static_cast<unsigned>(count / packing_block), add_threads}, stream, packets, n, count, sizes, k.whole, k.last, sum, type);
+    launch(add_entries, Grid{static_cast<unsigned>(count / packing_block), add_threads}, stream, packets, n, count, sizes, k.whole, k.last, sum,
+           type);
 }
 
 }  // namespace quadrille::cuda

@@ -1,5 +1,5 @@
-// Elements of a type that is only known when the kernel runs, and four of them at once. All threads of a launch take the same branch: kernels that wait
-// for memory anyway have this choice inside instead of an instantiation for every pair of types. For cuda/ only.
+// Elements of a type that is only known when the kernel runs, and four of them at once. All threads of a launch take the same branch: kernels that
+// wait for memory anyway have this choice inside instead of an instantiation for every pair of types. For cuda/ only.
 #pragma once
 #include "cuda/launch.cuh"
 #include "kernels/arithmetic.hpp"

@@ -1,5 +1,5 @@
 // How a slice of a gradient is packed for the wire: the methods, and the bytes of a packet, which follow from the method and the number of
-// elements alone, so that a plan counts them. Pure; cpu/packets.hpp packs and unpacks.
+// elements alone, so that a plan counts them. Pure; Kernels pack and unpack (kernels/packets.hpp).
 //
 //   bf16  every element rounded
 //   fp16  block by block of `packing_block` elements: a power of two (f32), by which the elements were multiplied so that the largest is just

@@ -66,8 +66,8 @@ TEST_CASE("updates of many slices") {
 
 TEST_CASE("packets, what is unsent, and sums") {
     const std::int64_t slices = 2, count = topk_block + 2 * packing_block;
-    for (const Packing& p : {Packing{PackingMethod::bf16, 0, 0}, {PackingMethod::fp16, 0, 0}, {PackingMethod::topk, 0.013, 0}, {PackingMethod::topk, 1, 0},
-                             {PackingMethod::qsgd, 0, 2}, {PackingMethod::qsgd, 0, 5}, {PackingMethod::qsgd, 0, 8}})
+    for (const Packing& p : {Packing{PackingMethod::bf16, 0, 0}, {PackingMethod::fp16, 0, 0}, {PackingMethod::topk, 0.013, 0},
+                             {PackingMethod::topk, 1, 0}, {PackingMethod::qsgd, 0, 2}, {PackingMethod::qsgd, 0, 5}, {PackingMethod::qsgd, 0, 8}})
         for (const DType t : storage_types)
             for (const bool feedback : {false, true}) {
                 CAPTURE(name_of(p.method));

@@ -1,3 +1,4 @@
+// The emulated GPU: memory of the heap is memory of the device.
 #include "cuda/error.hpp"
 #include "cuda/kernels.hpp"
 #include "device.hpp"

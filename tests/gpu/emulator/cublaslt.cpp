@@ -1,8 +1,8 @@
-// Matrix products as cuBLASLt's documentation has them, made in double and rounded once. It checks what the documentation demands, and refuses what the
-// library is not said to take; what the library refuses beside that, or takes beside that, is not seen here. In particular:
+// Matrix products as cuBLASLt's documentation has them, made in double and rounded once. It checks what the documentation demands, and refuses what
+// the library is not said to take; what the library refuses beside that, or takes beside that, is not seen here. In particular:
 //   - types: f32 throughout, or one 16-bit type for A and B with D of the same or f32; C and D have one type and layout; alpha and beta are f32;
 //   - a bias has D's type; the auxiliary matrix of gelu has rows of a multiple of 8 elements and, like the bias, begins at a multiple of 16 bytes;
-//   - an algorithm serves the product that it was chosen for and no other, with pointers aligned as was promised, and with the workspace that it said;
+//   - an algorithm serves the product that it was chosen for and no other, with pointers aligned as promised, and with the workspace that it said;
 //   - a workspace begins at a multiple of 16 bytes and is garbage afterwards.
 // The gelu is that of the sum before it is rounded.
 #include "cublasLt.h"
@@ -174,7 +174,8 @@ const char* cublasLtGetStatusString(cublasStatus_t) { return "as emulated"; }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* made) { return *made = new cublasLtContext, CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t x) { return delete x, CUBLAS_STATUS_SUCCESS; }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaDataType_t type, std::uint64_t rows, std::uint64_t cols, std::int64_t ld) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaDataType_t type, std::uint64_t rows, std::uint64_t cols,
+                                          std::int64_t ld) {
     *made = new Layout{type, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(cols), ld};
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -244,8 +245,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t library, cublasLtMatmulDesc_t ope
     const Product p{*operation, *a_layout, *b_layout, *d_layout};
     if (const cublasStatus_t fault = p.fault(*c_layout); fault != CUBLAS_STATUS_SUCCESS) return fault;
     const std::uint64_t* const kept = algorithm->data;
-    if (kept[of_product] != p.digest() || workspace_bytes < kept[of_workspace] || (kept[of_workspace] > 0 && !workspace) || behind(workspace, 16) != 0)
-        return CUBLAS_STATUS_INVALID_VALUE;
+    if (kept[of_product] != p.digest() || workspace_bytes < kept[of_workspace]) return CUBLAS_STATUS_INVALID_VALUE;
+    if ((kept[of_workspace] > 0 && !workspace) || behind(workspace, 16) != 0) return CUBLAS_STATUS_INVALID_VALUE;
     const void* const pointers[] = {a, b, c, d};
     for (int i = 0; i < 4; ++i)
         if (behind(pointers[i], kept[of_alignments + i]) != 0) return CUBLAS_STATUS_INVALID_VALUE;
