@@ -21,7 +21,9 @@ inline Share own_share(const Program& training, const Coordinate& at, const Aren
         const std::size_t n = own.values.size();
         own.runs.insert(own.runs.end(), {piece.element, piece.count});
         own.values.resize(n + static_cast<std::size_t>(piece.count));
-        CpuKernels(1).cast(piece.data, piece.dtype, own.values.data() + n, DType::f32, piece.count);
+        std::vector<std::byte> near(static_cast<std::size_t>(piece.far ? piece.count * bytes_of(piece.dtype) : 0));
+        if (piece.far) arena.device().read(near.data(), piece.data, std::ssize(near));
+        CpuKernels(1).cast(piece.far ? near.data() : piece.data, piece.dtype, own.values.data() + n, DType::f32, piece.count);
     }
     return own;
 }

@@ -12,6 +12,9 @@ namespace {
 constexpr std::int64_t wide = 4;                     // bytes of an element, at most
 constexpr std::int64_t least_memory = 64 << 10;      // bytes
 
+// Whether the host reads and writes it where it lies.
+bool near(const Piece& piece) { return piece.data && !piece.far; }
+
 Piece part_of(const Piece& piece, std::int64_t begin, std::int64_t count) {
     const std::int64_t skipped = begin * bytes_of(piece.dtype);
     Piece part = piece;
@@ -39,22 +42,31 @@ void put(const float* from, const Piece& piece, std::byte* data) {
     }
 }
 
-// The blocks of the nvme tier's file that hold a piece, read into a passage's window. What is changed in them goes back whole.
+// A piece that the host does not reach, in a passage's window: of the nvme tier's file the blocks that hold it, which go back whole.
 class Window {
   public:
-    Window(const Piece& piece, Arena& arena, const Passage& passage)
-        : arena_(arena), begin_(piece.place / nvme_alignment * nvme_alignment),
-          bytes_(nvme_bytes(piece.place + piece.count * bytes_of(piece.dtype) - begin_)), memory_(passage.window()), skipped_(piece.place - begin_) {
+    Window(const Piece& piece, Arena& arena, const Passage& passage) : piece_(piece), arena_(arena), memory_(passage.window()) {
+        bytes_ = piece.count * bytes_of(piece.dtype);
+        if (piece.far) {
+            arena_.device().read(memory_, piece.data, bytes_);
+            return;
+        }
+        begin_ = piece.place / nvme_alignment * nvme_alignment;
+        skipped_ = piece.place - begin_;
+        bytes_ = nvme_bytes(skipped_ + bytes_);
         arena_.file().wait(arena_.file().read(begin_, memory_, bytes_));
     }
     std::byte* data() const { return memory_ + skipped_; }
-    void write_back() { arena_.file().wait(arena_.file().write(begin_, memory_, bytes_)); }
+    void write_back() {
+        if (piece_.far) arena_.device().write(piece_.data, memory_, bytes_);
+        else arena_.file().wait(arena_.file().write(begin_, memory_, bytes_));
+    }
 
   private:
+    const Piece& piece_;
     Arena& arena_;
-    std::int64_t begin_, bytes_;
     std::byte* memory_;
-    std::int64_t skipped_;
+    std::int64_t begin_ = 0, bytes_ = 0, skipped_ = 0;
 };
 
 }  // namespace
@@ -100,7 +112,7 @@ Passage::Passage(std::span<std::byte> memory) {
 const float* values_in_place(const Pieces& pieces) {
     const std::byte* next = pieces.empty() ? nullptr : pieces.front().data;
     for (const Piece& p : pieces) {
-        if (!p.data || p.dtype != DType::f32 || p.data != next) return nullptr;
+        if (!near(p) || p.dtype != DType::f32 || p.data != next) return nullptr;
         next += p.count * bytes_of(p.dtype);
     }
     return pieces.empty() ? nullptr : reinterpret_cast<const float*>(pieces.front().data);
@@ -117,7 +129,7 @@ void gather_into(float* to, const Pieces& pieces, Arena& arena, const Passage& p
     for (const Piece& whole : pieces)
         for (std::int64_t done = 0; done < whole.count; done += passage.capacity()) {
             const Piece p = part_of(whole, done, std::min(passage.capacity(), whole.count - done));
-            if (p.data) cast(p.data, p.dtype, to, DType::f32, p.count);
+            if (near(p)) cast(p.data, p.dtype, to, DType::f32, p.count);
             else cast(Window(p, arena, passage).data(), p.dtype, to, DType::f32, p.count);
             to += p.count;
         }
@@ -127,7 +139,7 @@ void scatter(const float* from, const Pieces& pieces, Arena& arena, const Passag
     for (const Piece& whole : pieces)
         for (std::int64_t done = 0; done < whole.count; done += passage.capacity()) {
             const Piece p = part_of(whole, done, std::min(passage.capacity(), whole.count - done));
-            if (p.data) {
+            if (near(p)) {
                 put(from, p, p.data);
             } else {
                 Window window(p, arena, passage);

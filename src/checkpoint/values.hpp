@@ -23,7 +23,8 @@ Pieces share_of(const Holding&);
 // Their elements in the parameter; neighbours joined.
 Extents elements_of(const Pieces&);
 
-// Memory that values pass through on their way: `values`, fp32, and a window of the nvme tier's file, which is read and written in whole blocks.
+// Memory that values pass through on their way: `values`, fp32, and a window for what the
+// host does not reach: memory of the device, and the nvme tier's file, which is read and written in whole blocks.
 class Passage {
   public:
     // Through this memory, at a multiple of 4 bytes; through a little of its own where that is less.

@@ -10,6 +10,7 @@
 #include "compile/place.hpp"
 #include "compile/prefetch.hpp"
 #include "compile/recompute.hpp"
+#include "compile/staging.hpp"
 
 namespace quadrille {
 namespace {
@@ -28,6 +29,7 @@ Program finish(Step step, const Model& model, const Config& config, const Worksp
         postpone(p);
         prefetch(p, config.sharding.prefetch);
     }
+    if (workspace.through_host) stage_through_host(p);
     overlap(p, config.comm.overlap);
     lay_out(p, workspace);
     return p;

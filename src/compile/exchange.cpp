@@ -54,7 +54,9 @@ void retain(Program& p, const Homes& homes, int u, TensorId norm) {
     Program::Options o = named(Book::buffers, p.name(unit.residual) + "'");
     o.names.push_back("residual2." + name);
     o.storage = {before, -1};
-    const TensorId after = p.add(Kind::retain, {before, unit.unsent, norm}, a, where, o)[0];
+    const auto retained = p.add(Kind::retain, {before, unit.unsent, norm}, a, where, o);
+    const TensorId after = retained[0];
+    p.residual_squares.push_back(retained[1]);
     Program::Options home = named(Book::optimizer, p.name(after));
     home.storage = {unit.residual};
     p.to_tier(after, p.type(unit.residual).tier, where, home);

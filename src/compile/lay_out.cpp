@@ -45,7 +45,7 @@ class LayOut {
         p_.snapshot = workspace.snapshot ? snapshot_bytes() : 0;
         reserve(Tier::host, p_.snapshot, disk_alignment);
         if (workspace.of_group > 0)
-            stage(Tier::device, workspace.of_group * static_cast<std::int64_t>(collective_groups(p_).size()), buffer_alignment);
+            stage(message_tier(p_), workspace.of_group * static_cast<std::int64_t>(collective_groups(p_).size()), buffer_alignment);
         if (p_.peaks[static_cast<std::size_t>(Tier::nvme)].arena > 0) stage(Tier::host, workspace.of_disk, disk_alignment);
     }
 
@@ -78,7 +78,7 @@ class LayOut {
   private:
     void stage(Tier tier, std::int64_t bytes, std::int64_t alignment) {
         reserve(tier, bytes, alignment);
-        p_.staging[static_cast<std::size_t>(tier)] = bytes;
+        p_.staging[static_cast<std::size_t>(tier)] += bytes;
     }
 
     // So many bytes behind the buffers of a tier, beginning at a multiple of this.

@@ -13,9 +13,10 @@ struct Workspace {
     // Bytes of scratch memory that an op's kernel needs; 0 for none. A function of the op's kind, attributes and operand types alone, so it is
     // asked once for all microbatches.
     std::function<std::int64_t(const Program&, const Op&)> of_op;
-    std::int64_t of_group = 0;  // bytes of staging on the device for each group of ranks that collectives go over
+    std::int64_t of_group = 0;  // bytes of staging, where messages lie, for each group of ranks that collectives go over
     std::int64_t of_disk = 0;   // bytes of staging in host memory where there is an nvme tier
     bool snapshot = false;      // of what a rank writes of a checkpoint, in host memory (training alone)
+    bool through_host = false;  // what moves between ranks does so from and to host memory (compile/staging.hpp)
 
     Workspace() = default;
     template <std::invocable<const Program&, const Op&> F>
@@ -29,7 +30,8 @@ constexpr std::int64_t disk_alignment = 4096;   // in the nvme tier, and in host
 // Fills Buffer::bytes, offset, first and last, Op::workspace, Program::peaks and staging. The training state comes first, in the order of its
 // declaration, so that all programs of one coordinate find it at the same place. A buffer is occupied from the first op that touches it
 // to the last, an asynchronous op touching its operands until Op::until. Of several ways to give places the one that needs
-// least is kept. Behind all buffers of host memory lies the snapshot, and behind all of a tier its staging, both in the book `buffers`.
+// least is kept. Behind all buffers of host memory lies the snapshot, and behind all of a tier its staging, in host memory the disk's last; all in
+// the book `buffers`.
 void lay_out(Program&, const Workspace&);
 
 }  // namespace quadrille

@@ -96,14 +96,8 @@ void issue_early(Program& p, int depth, Queue queue) {
     }
 }
 
-// The op before which `op`, the i-th, must have what it reads as t. Another move may be issued behind the one that brings it, unless it works
-// in place.
-std::int32_t needed_before(const Program& p, const Op& op, std::int32_t i, TensorId t) {
-    const auto buffer = [&](TensorId x) { return p.tensors[static_cast<std::size_t>(x)].buffer; };
-    const auto out = p.outputs(op);
-    const bool in_place = std::any_of(out.begin(), out.end(), [&](TensorId y) { return buffer(y) == buffer(t); });
-    return op.until >= 0 && !in_place ? op.until : i;
-}
+// The op before which `op`, the i-th, must have what it reads. Another move may be issued behind the one that brings it.
+std::int32_t needed_before(const Op& op, std::int32_t i) { return op.until >= 0 ? op.until : i; }
 
 // For every store, the first store on its queue of the second stretch after its own that has any.
 std::vector<std::int32_t> second_next_store(const Program& p) {
@@ -197,7 +191,7 @@ void overlap(Program& p, bool allowed) {
             if (p.buffers[buffer(t)].persistent) next_write[buffer(t)] = i;
         for (const TensorId t : p.inputs(op)) {
             std::int32_t& first = first_read[static_cast<std::size_t>(t)];
-            first = std::min(first, needed_before(p, op, i, t));
+            first = std::min(first, needed_before(op, i));
         }
     }
 }

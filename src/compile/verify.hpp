@@ -22,7 +22,8 @@ std::string text(const std::vector<Program>&, const Fault&);
 using Faults = std::vector<Fault>;
 
 // Every op obeys the rule of its kind, every tensor is made once and before it is read, results that must share their place do, nothing
-// moves for nobody; each trained unit's weights are updated once, from their own weights and gradient.
+// moves for nobody, and all that moves between ranks does so in one memory; each trained unit's weights are updated once, from their own weights
+// and gradient.
 void verify_types(const Program&, Faults&);
 // No two live tensors overlap: what is read is intact, and the training state is intact when the step ends.
 void verify_memory(const Program&, Faults&);

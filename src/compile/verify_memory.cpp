@@ -20,7 +20,7 @@ class Memory {
   public:
     Memory(const Program& p, Tier tier, Faults& faults)
         : p_(p), tier_(tier), faults_(faults), intact_(p.tensors.size(), false), tensors_of_(p.buffers.size()),
-          written_over_(p.buffers.size(), -1) {}
+          written_over_(p.buffers.size(), -1), in_flight_(p.buffers.size()) {}
 
     void run() {
         for (std::size_t b = 0; b < p_.buffers.size(); ++b)
@@ -108,17 +108,33 @@ class Memory {
                change(p_, op).pair == Pair::slice;
     }
 
-    // A move in flight holds its operands' bytes until it must be done.
+    // A move in flight holds its operands' bytes until it must be done. One that may be in flight too begins once it is.
     void hold(const Op& op) {
-        std::erase_if(in_flight_, [this](const InFlight& f) { return f.until <= op_; });
-        for (const InFlight& f : in_flight_)
+        if (op.until < 0) {
             for (const TensorId t : p_.outputs(op))
-                if (is_here(t) && !is_view(op) && meet(span(t), f.span))
-                    say(fmt::format("{} is written while op {} is in flight there", p_.name(t), f.op));
-        if (op.until < 0) return;
+                if (is_here(t) && !is_view(op)) check_in_flight(t);
+            return;
+        }
         for (const auto operands : {p_.inputs(op), p_.outputs(op)})
             for (const TensorId t : operands)
-                if (is_here(t)) in_flight_.push_back({span(t), op.until, op_});
+                if (is_here(t)) in_flight_[static_cast<std::size_t>(p_.tensor(t).buffer)].push_back({span(t), op.until, op_});
+    }
+
+    // What is in flight in the buffers that have the bytes of t, which is about to be written.
+    void check_in_flight(TensorId t) {
+        const Span s = span(t);
+        const BufferId own = p_.tensor(t).buffer;
+        const auto check = [&](BufferId b) {
+            auto& moves = in_flight_[static_cast<std::size_t>(b)];
+            std::erase_if(moves, [this](const InFlight& f) { return f.until <= op_; });
+            for (const InFlight& f : moves)
+                if (meet(s, f.span)) say(fmt::format("{} is written while op {} is in flight there", p_.name(t), f.op));
+        };
+        check(own);
+        auto it = owners_.upper_bound(s.begin);
+        if (it != owners_.begin()) --it;
+        for (; it != owners_.end() && it->first < s.end; ++it)
+            if (it->second.buffer != own && meet({it->first, it->second.end}, s)) check(it->second.buffer);
     }
 
     void step(const Op& op) {
@@ -184,7 +200,7 @@ class Memory {
     std::vector<std::vector<TensorId>> tensors_of_;  // intact tensors by buffer
     std::vector<std::int32_t> written_over_;         // by buffer: the last op that wrote another buffer's bytes on it
     std::map<std::int64_t, Owner> owners_;           // disjoint runs of bytes
-    std::vector<InFlight> in_flight_;
+    std::vector<std::vector<InFlight>> in_flight_;   // by buffer; those that are over go when somebody looks
     std::int32_t op_ = -1;
 };
 

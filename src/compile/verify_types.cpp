@@ -22,6 +22,7 @@ class Types {
             check_queue(op);
         }
         check_moves_are_read();
+        check_message_tier();
         check_updates();
     }
 
@@ -140,9 +141,19 @@ class Types {
             const bool moves = op.kind == Kind::redistribute || op.kind == Kind::recv || op.kind == Kind::move || op.kind == Kind::load;
             if (!moves && op.kind != Kind::accumulate && !op.writes_sum) continue;
             for (const TensorId t : p_.outputs(op)) {
-                const bool of_the_step = t == p_.norm || t == p_.tokens || p_.buffer(t).persistent;  // new weights are for the next step
+                const bool of_the_step = p_.tells(t) || p_.buffer(t).persistent;  // new weights are for the next step
                 if (!read_[static_cast<std::size_t>(t)] && !of_the_step) say(p_.name(t) + " is made or moved for nobody");
             }
+        }
+    }
+
+    void check_message_tier() {
+        const Tier all = message_tier(p_);
+        for (op_ = 0; op_ < static_cast<std::int32_t>(p_.ops.size()); ++op_) {
+            const Op& op = p_.ops[static_cast<std::size_t>(op_)];
+            if (!moves_between_ranks(op)) continue;
+            const Tier tier = p_.type(p_.operands[op.first]).tier;
+            if (tier != all) say(fmt::format("it moves between ranks in {} memory, others do in {} memory", name_of(tier), name_of(all)));
         }
     }
 
@@ -167,6 +178,8 @@ class Types {
         }
         if (p_.loss >= 0 && !is_defined(p_.loss)) say("the step ends without a loss");
         if (training && (p_.norm < 0 || !is_defined(p_.norm))) say("the step ends without the gradient's norm");
+        for (const TensorId t : p_.residual_squares)
+            if (!is_defined(t)) say("the step ends without a residual's squares");
     }
 
     // By the norm, from the unit's own weights, gradient and state: W.unit, g.unit, M.unit ...

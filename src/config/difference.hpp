@@ -17,7 +17,7 @@ struct Difference {
 
 // The differences of the resolved input `former`, of this program or an older one, from `now`, in the order of the table of keys. Left out are
 // device.memory_limit, which is as a rule derived from what happens to be free, how a run begins (checkpoint.resume and output.overwrite), keys that
-// in both inputs follow from one that is told (shard_size from dp, decay_steps from steps), and the rest of comm.compression where neither compresses.
+// in both inputs follow from one that is told (shard_size from dp, decay_steps from steps), and what is of comm.compression where neither compresses.
 // Throws Error{io_failed} where the text is no input. Keys that it does not say are no differences.
 std::vector<Difference> differences(const std::string& former, const Config& now);
 

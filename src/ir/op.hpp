@@ -92,4 +92,6 @@ struct Op {
     BufferId workspace = -1;        // scratch memory of the kernel, for this op alone; -1: none
 };
 
+constexpr bool moves_between_ranks(const Op& op) { return op.queue == Queue::collective || op.queue == Queue::stage; }
+
 }  // namespace quadrille

@@ -22,6 +22,7 @@ std::string details(const Program& p, const Op& op) {
     const auto say = [&s](std::string part) { s += (s.empty() ? "  [" : ", ") + std::move(part); };
     if (!a.signature.empty()) say(a.signature);
     if (op.kind == Kind::redistribute) say(movement(p.type(p.inputs(op)[0]), p.destination(op)));
+    if (op.kind == Kind::move) say(fmt::format("to {} memory", name_of(a.tier)));
     if (op.kind == Kind::send || op.kind == Kind::recv)
         say(fmt::format("{} pp {}, {} of chunk {}", op.kind == Kind::send ? "to" : "from", a.peer, a.gradient ? "gradient" : "result", a.chunk));
     if (op.kind == Kind::scale) say(fmt::format("times {}", a.factor));

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "ir/table.hpp"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -21,6 +22,16 @@ std::string_view name_of(StateKind kind) { return state_names[static_cast<std::s
 std::string Program::name(TensorId t) const {
     const Tensor& x = tensor(t);
     return x.microbatch < 0 ? tables->name(x.name) : fmt::format("{}@{}", tables->name(x.name), x.microbatch);
+}
+
+bool Program::tells(TensorId t) const {
+    return t == loss || t == norm || t == tokens || std::find(residual_squares.begin(), residual_squares.end(), t) != residual_squares.end();
+}
+
+void Program::tell_instead(TensorId old, TensorId now) {
+    for (TensorId* scalar : {&loss, &norm, &tokens})
+        if (*scalar == old) *scalar = now;
+    std::replace(residual_squares.begin(), residual_squares.end(), old, now);
 }
 
 std::vector<TensorId> Program::initial_state() const {
@@ -135,13 +146,17 @@ TensorId Program::to_tier(TensorId x, Tier to, Where where, const Options& o) {
 }
 
 void Program::append(Op op, std::span<const TensorId> in, std::span<const TensorId> out) {
+    set_operands(op, in, out);
+    ops.push_back(op);
+}
+
+void Program::set_operands(Op& op, std::span<const TensorId> in, std::span<const TensorId> out) {
     require(operands.size() + in.size() + out.size() <= std::numeric_limits<std::uint32_t>::max(), "a program's operands are counted in 32 bits");
     op.first = static_cast<std::uint32_t>(operands.size());
     op.inputs = static_cast<std::uint32_t>(in.size());
     op.outputs = static_cast<std::uint32_t>(out.size());
     operands.insert(operands.end(), in.begin(), in.end());
     operands.insert(operands.end(), out.begin(), out.end());
-    ops.push_back(op);
 }
 
 }  // namespace quadrille

@@ -92,11 +92,12 @@ class Program {
     std::vector<Parameter> parameters;  // of the whole model, in one order for all coordinates
     std::vector<Flat> flats;            // of this coordinate
     std::array<TierPeak, tier_count> peaks{};
-    // lay_out: the last bytes of a tier's arena: the device's, which collectives' messages pass through, and host memory's, which transfers of
-    // the nvme tier do.
+    // lay_out: the last bytes of a tier's arena: where messages lie (message_tier), what collectives pass through; in host memory, behind that, what
+    // transfers of the nvme tier do.
     std::array<std::int64_t, tier_count> staging{};
     std::int64_t snapshot = 0;          // lay_out: bytes of host memory before its staging, for what this rank writes of a checkpoint
     TensorId loss = -1, norm = -1, tokens = -1;  // scalars the loop reads after the step; -1 where another coordinate has them
+    std::vector<TensorId> residual_squares;      // likewise: of each residual after the step
     TensorId seed = -1;                 // a chunk's backward starts from this cotangent
 
     const Grid& grid() const { return tables->grid(); }
@@ -109,6 +110,10 @@ class Program {
     // Where a Redistribute leads.
     const Placement& destination(const Op& op) const { return tables->type(attributes(op).types[0]).place; }
     std::string name(TensorId) const;
+    // Whether the loop reads this scalar after the step.
+    bool tells(TensorId) const;
+    // It reads `now` from here on.
+    void tell_instead(TensorId old, TensorId now);
     // The training state as the step finds it: tensors in persistent buffers that no op makes, in their order.
     std::vector<TensorId> initial_state() const;
     // That of a unit; -1 where the program has none.
@@ -145,6 +150,8 @@ class Program {
     TensorId to_tier(TensorId x, Tier to, Where, const Options& o);
     // Appends an op on tensors that exist already, outputs included; no rule is applied.
     void append(Op op, std::span<const TensorId> inputs, std::span<const TensorId> outputs);
+    // Gives an op operands, wherever in the program it is or will be.
+    void set_operands(Op& op, std::span<const TensorId> inputs, std::span<const TensorId> outputs);
 
   private:
     std::int32_t numbered_ = 0;

@@ -2,6 +2,8 @@
 #include "ir/program.hpp"
 #include "ir/rules.hpp"
 
+#include <algorithm>
+
 namespace quadrille {
 namespace {
 
@@ -81,6 +83,11 @@ std::set<CollectiveGroup> collective_groups(const Program& p) {
         if (ranks > 1) groups.insert({axes, ranks});
     }
     return groups;
+}
+
+Tier message_tier(const Program& p) {
+    const auto first = std::find_if(p.ops.begin(), p.ops.end(), moves_between_ranks);
+    return first == p.ops.end() ? Tier::device : p.type(p.operands[first->first]).tier;
 }
 
 Types redistribute_rule(Tables& tables, const Op&, const Attributes& a, Inputs in) {

@@ -155,7 +155,8 @@ void check_dtypes(const Row& r, const Attributes& a, std::span<const TensorType>
     }
 }
 
-// Operands meet in one tier: the device's memory; in host memory only what updates and sums training state works; a view may be taken anywhere.
+// Operands meet in one tier: the device's memory; in host memory only what updates and sums training state works, and what moves between ranks; a
+// view may be taken anywhere.
 void check_tiers(const Tables& tables, const Op& op, const Attributes& a, std::span<const TensorType> inputs) {
     if (op.kind == Kind::move || inputs.empty()) return;
     const Tier tier = inputs[0].tier;
@@ -163,7 +164,7 @@ void check_tiers(const Tables& tables, const Op& op, const Attributes& a, std::s
         if (t.tier != tier) throw TypingError(fmt::format("operands in {} and in {} memory", name_of(tier), name_of(t.tier)));
     if (tier == Tier::device) return;
     const bool works = op.kind == Kind::adamw || op.kind == Kind::sgd || op.kind == Kind::retain || op.kind == Kind::accumulate ||
-                       op.kind == Kind::sum_squares;
+                       op.kind == Kind::sum_squares || op.kind == Kind::redistribute || op.kind == Kind::send;
     const bool views = op.kind == Kind::redistribute && !moves_data(change(inputs[0], tables.type(a.types.at(0)).place).pair);
     if (!views && !(works && tier == Tier::host)) throw TypingError(fmt::format("{} of a tensor in {} memory", row(op.kind).name, name_of(tier)));
 }

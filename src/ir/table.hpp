@@ -72,4 +72,7 @@ struct CollectiveGroup {
 };
 std::set<CollectiveGroup> collective_groups(const Program&);
 
+// The memory that what moves between ranks is taken from and brought to: one for all of a program's moves (compile/verify.hpp).
+Tier message_tier(const Program&);
+
 }  // namespace quadrille

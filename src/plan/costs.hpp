@@ -26,7 +26,6 @@ struct MoveCost {
     AxisSet axes;
     std::int64_t bytes = 0, hops = 0;
 };
-constexpr bool moves_between_ranks(const Op& op) { return op.queue == Queue::collective || op.queue == Queue::stage; }
 MoveCost move_cost(const Program&, const Op&, const Coordinate&);
 
 // Bytes per step that count for the rank at this coordinate, by set of axes. A byte counts for the rank whose data it is, once per peer

@@ -37,6 +37,10 @@ double Pace::seconds(const MoveCost& move) {
     return static_cast<double>(move.hops) * way.latency + static_cast<double>(move.bytes) * way.seconds_per_byte;
 }
 
+double Pace::seconds(Queue queue, std::int64_t bytes) const {
+    return static_cast<double>(bytes) / (queue == Queue::disk ? machine_.disk_bandwidth : machine_.copy_bandwidth);
+}
+
 namespace {
 
 // What is under way from now on: until when, and what it takes of the arithmetic.
@@ -57,7 +61,9 @@ StepTime step_time(const Program& p, Pace& pace) {
     Coordinate at;
     at[Axis::pp] = p.coordinate;
     std::vector<Flying> flying;
-    std::map<unsigned, double> free;  // when the way of a set of axes is
+    std::map<unsigned, double> free;  // when the way of a set of axes is,
+    std::array<double, tier_queues.size()> copied{};  // and a queue between tiers
+    std::vector<double> there(p.tensors.size(), 0);   // when what a move brings is
     Taking moves;
     StepTime time;
     double t = 0;
@@ -72,11 +78,15 @@ StepTime step_time(const Program& p, Pace& pace) {
             const double takes = flops(p, op) / pace.flops_per_second();
             t = computed(t, takes, moves);
             time.compute += takes;
-        } else if (op.queue == Queue::collective) {
-            const MoveCost cost = move_cost(p, op, at);
-            double& way = free[cost.axes.bits];
-            way = std::max(way, t) + pace.seconds(cost);
-            if (const double share = pace.taken_by(cost.axes); share > 0) moves = {std::max(moves.until, way), share};
+        } else if (op.queue != Queue::stage) {
+            const bool copies = op.kind == Kind::move;
+            const MoveCost cost = copies ? MoveCost{} : move_cost(p, op, at);
+            double& way = copies ? copied[tier_queue(op.queue)] : free[cost.axes.bits];
+            way = std::max(way, t);
+            for (const TensorId x : p.inputs(op)) way = std::max(way, there[static_cast<std::size_t>(x)]);
+            way += copies ? pace.seconds(op.queue, local_bytes(p.grid(), p.type(p.inputs(op)[0]))) : pace.seconds(cost);
+            for (const TensorId y : p.outputs(op)) there[static_cast<std::size_t>(y)] = way;
+            if (const double share = copies ? 0 : pace.taken_by(cost.axes); share > 0) moves = {std::max(moves.until, way), share};
             if (op.until < 0) t = way;
             else flying.push_back({op.until, way});
         }

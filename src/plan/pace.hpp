@@ -19,6 +19,8 @@ struct Machine {
     Topology links;
     double flops_per_second = 1e12;          // of one rank, all ranks at work
     std::vector<AllReduceTime> all_reduces;  // where they were measured, they tell more of collectives inside a node than its links do
+    double copy_bandwidth = 1e10;            // bytes a second between a rank's device and host memory, either way,
+    double disk_bandwidth = 2e9;             // and to and from its disk
     double core_share = 0;                   // of a rank's arithmetic, what stands still while it has a move inside its node under way: the move's
                                              // thread has no core of its own, and takes one of the arithmetic's
     bool assumed = true;                     // nobody has measured
@@ -35,6 +37,8 @@ class Pace {
     const RingSpeed& ring(AxisSet axes);
     // Of one move, with nothing else on the way.
     double seconds(const MoveCost&);
+    // Likewise between tiers of memory, on this queue.
+    double seconds(Queue, std::int64_t bytes) const;
 
   private:
     void use_measured(RingSpeed&, AxisSet axes) const;
@@ -48,8 +52,8 @@ struct StepTime {
     double seconds = 0;  // of the step
     double compute = 0;  // what its arithmetic takes alone: what is left is waiting, and the cores that moves have taken
 };
-// Of the first rank that runs this program: ops in order, each set of axes one move at a time, each move from its issue until somebody needs it.
-// Stages are not waited for.
+// Of the first rank that runs this program: ops in order, each set of axes and each queue between tiers one move at a time, each move from its issue,
+// or once the moves are done that bring what it reads, until somebody needs it. Stages are not waited for.
 StepTime step_time(const Program&, Pace&);
 
 }  // namespace quadrille

@@ -3,6 +3,7 @@
 
 #include "base/format.hpp"
 #include "ir/print.hpp"
+#include "ir/table.hpp"
 
 #include <fmt/format.h>
 
@@ -196,9 +197,12 @@ std::string does_not_fit(const Program& p, Tier tier, const Budget& budget, std:
     for (std::size_t i = 0; i < std::min<std::size_t>(there.size(), 5); ++i)
         s += fmt::format("{} {} ({})", i ? "," : "", p.tables->name(there[i]->name), format_bytes(there[i]->bytes));
     const std::int64_t staging = p.staging[static_cast<std::size_t>(tier)];
-    if (tier == Tier::host && staging > 0)
-        s += fmt::format("{} blocks on their way to and from the disk ({}: offload.block_size times offload.queue_depth)", there.empty() ? "" : ",",
+    const char* comma = there.empty() ? "" : ",";
+    if (tier == Tier::host && staging > 0 && message_tier(p) != tier)
+        s += fmt::format("{} blocks on their way to and from the disk ({}: offload.block_size times offload.queue_depth)", comma,
                          format_bytes(staging));
+    else if (tier == Tier::host && staging > 0)
+        s += fmt::format("{} what is on its way between ranks, and to and from a disk ({})", comma, format_bytes(staging));
     return s + "\n";
 }
 

@@ -19,15 +19,15 @@ Attention arguments(const Call& c, std::size_t fixed) {
     at.v = c.in[2];
     const auto &q_position = c.lists.of(c.in_type(0), 1), &k_position = c.lists.of(c.in_type(1), 1);
     const auto& kv_head = c.lists.kv_heads(c.in_type(0), c.in_type(1));
-    at.q_position = q_position.data();
-    at.k_position = k_position.data();
+    at.q_position = q_position.device;
+    at.k_position = k_position.device;
     at.document_start = a.documents ? reinterpret_cast<const std::int32_t*>(c.in[fixed - 1]) : nullptr;
-    at.kv_head = kv_head.data();
-    at.in_order = in_order(q_position, k_position, kv_head, at.shape.g);
+    at.kv_head = kv_head.device;
+    at.in_order = in_order(q_position.host, k_position.host, kv_head.host, at.shape.g);
     if (a.rate > 0) {
         at.dropout.rate = static_cast<float>(a.rate);
-        at.dropout.sample = c.lists.samples(c.in_type(0), c.op.microbatch).data();
-        at.dropout.head = c.lists.of(c.in_type(0), 2).data();
+        at.dropout.sample = c.lists.samples(c.in_type(0), c.op.microbatch).device;
+        at.dropout.head = c.lists.of(c.in_type(0), 2).device;
         at.dropout.heads = c.in_tensor(0).shape[2];
         at.dropout.seq = c.in_tensor(0).shape[1];
     }

@@ -8,12 +8,12 @@ namespace quadrille {
 Kernel bind_load(const Call& c) {
     const Input input = c.attributes().input;
     const auto& positions = c.lists.of(c.out_type(0), c.out_tensor(0).dims - 1);
-    const std::int64_t rows = c.out_count(0) / static_cast<std::int64_t>(positions.size());
+    const std::int64_t count = std::ssize(positions.host), rows = c.out_count(0) / count;
     if (input == Input::positions)
-        return [rows, to = reinterpret_cast<std::int32_t*>(c.out[0]), &positions, &k = c.kernels](const StepInputs&) {
-            k.repeat(positions.data(), std::ssize(positions), rows, to);
+        return [=, from = positions.device, to = reinterpret_cast<std::int32_t*>(c.out[0]), &k = c.kernels](const StepInputs&) {
+            k.repeat(from, count, rows, to);
         };
-    const LoadRequest request{input, c.op.microbatch, c.lists.of(c.out_type(0), 0), positions, c.out[0]};
+    const LoadRequest request{input, c.op.microbatch, c.lists.of(c.out_type(0), 0).host, positions.host, c.out[0]};
     return [request](const StepInputs& s) { s.load(request); };
 }
 

@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 namespace quadrille {
 namespace {
 
-constexpr std::int64_t piece_bytes = std::int64_t{1} << 20;
 constexpr std::chrono::microseconds nap{50};  // while only others can make progress
 
 }  // namespace
@@ -33,12 +31,12 @@ void Copies::fail(std::exception_ptr why) {
     end_thread();
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = std::move(why);
-    finished_.notify_all();
+    told_.notify_all();
 }
 
 std::size_t Copies::unfinished() {
     const std::lock_guard lock(mutex_);
-    return done_.size();
+    return states_.size();
 }
 
 CopyTicket Copies::start(const TierMove& copy, std::vector<Ticket> moves, std::vector<CopyTicket> copies, MoveTimes* times) {
@@ -49,11 +47,12 @@ CopyTicket Copies::start(const TierMove& copy, std::vector<Ticket> moves, std::v
     job.copies = std::move(copies);
     job.times = times;
     job.record.issued = now();
+    job.after = arena_.device().mark();
     const std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
-    const CopyTicket ticket = first_ + static_cast<CopyTicket>(done_.size());
+    const CopyTicket ticket = first_ + static_cast<CopyTicket>(states_.size());
     job.number = ticket;
-    done_.push_back(false);
+    states_.emplace_back();
     arriving_.push_back(std::move(job));
     wake_.notify_one();
     return ticket;
@@ -61,11 +60,24 @@ CopyTicket Copies::start(const TierMove& copy, std::vector<Ticket> moves, std::v
 
 void Copies::wait(CopyTicket ticket) {
     std::unique_lock lock(mutex_);
-    finished_.wait(lock, [&] { return over(ticket) || failure_; });
+    told_.wait(lock, [&] { return over(ticket) || failure_; });
     if (!over(ticket)) std::rethrow_exception(failure_);
 }
 
-bool Copies::over(CopyTicket ticket) const { return ticket < first_ || done_[static_cast<std::size_t>(ticket - first_)]; }
+// A device without queues computes when it is asked to, so there the copy must be over.
+void Copies::compute_after(CopyTicket ticket) {
+    if (!arena_.device().queues()) return wait(ticket);
+    Mark end;
+    {
+        std::unique_lock lock(mutex_);
+        told_.wait(lock, [&] { return over(ticket) || state(ticket).begun || failure_; });
+        if (over(ticket)) return;
+        if (!state(ticket).begun) std::rethrow_exception(failure_);
+        end = state(ticket).end;
+    }
+    if (!end) return wait(ticket);  // of the file
+    arena_.device().compute_after(end);
+}
 
 void Copies::serve() {
     try {
@@ -85,42 +97,28 @@ void Copies::serve() {
     } catch (...) {
         const std::lock_guard lock(mutex_);
         failure_ = std::current_exception();
-        finished_.notify_all();
+        told_.notify_all();
     }
 }
 
+// The file, and a device with queues, have several under way at once; of the file's they end in any order. One that still waits lets later ones pass,
+// which do not come after it, but for the file's.
 bool Copies::advance(Lane& lane) {
     if (lane.empty()) return false;
-    if (lane.front().copy.queue == Queue::disk) return advance_disk(lane);
-    Job& job = lane.front();
-    if (!job.begun && !may_begin(job)) return false;
-    begin(job);
-    copy_piece(job);
-    if (job.copied == job.copy.to.end - job.copy.to.begin) {
-        finish(job);
-        lane.pop_front();
-    }
-    return true;
-}
-
-// Several transfers are under way at once, begun in order; they end in any.
-bool Copies::advance_disk(Lane& lane) {
+    const bool disk = lane.front().copy.queue == Queue::disk, several = disk || arena_.device().queues();
     bool moved = false;
     for (Job& job : lane) {
-        if (job.begun) continue;
-        if (!may_begin(job)) break;
-        begin(job);
-        moved = true;
+        if (!job.begun && !may_begin(job)) {
+            if (disk) break;
+            continue;
+        }
+        if (!job.begun) begin(job), moved = true;
+        if (!several) break;
     }
-    arena_.file().poll();
-    for (Job& job : lane) {
-        if (!job.begun || *job.moved == job.copied) continue;
-        job.copied = *job.moved;
-        engine_.evidence().beat();
-    }
-    for (auto it = lane.begin(); it != lane.end() && it->begun;) {
-        if (!arena_.file().done(it->transfer)) { ++it; continue; }
-        it->copied = *it->moved;
+    if (disk) arena_.file().poll();
+    for (auto it = lane.begin(); it != lane.end();) {
+        if (it->begun) moved = look(*it) || moved;
+        if (!it->begun || !all_moved(*it)) { ++it; continue; }
         finish(*it);
         it = lane.erase(it);
         moved = true;
@@ -128,43 +126,60 @@ bool Copies::advance_disk(Lane& lane) {
     return moved;
 }
 
+bool Copies::all_moved(const Job& job) const {
+    return job.on_device ? job.copied == job.copy.to.end - job.copy.to.begin : arena_.file().done(job.transfer);
+}
+
 bool Copies::may_begin(Job& job) {
+    if (job.copy.queue == Queue::disk && job.after && !job.after->reached()) return false;  // the device's own queues wait by themselves
     if (!std::all_of(job.moves.begin(), job.moves.end(), [this](const Ticket& t) { return engine_.done(t); })) return false;
     const std::lock_guard lock(mutex_);
     return std::all_of(job.copies.begin(), job.copies.end(), [this](CopyTicket t) { return over(t); });
 }
 
 void Copies::begin(Job& job) {
-    if (job.begun) return;
     job.begun = true;
     job.record.entered = job.record.peer_entered = now();
     const ByteRange &from = job.copy.from, &to = job.copy.to;
-    if (job.copy.queue != Queue::disk) return;
-    job.moved = std::make_shared<std::int64_t>(0);
     const std::int64_t bytes = from.end - from.begin;
-    if (to.tier == Tier::nvme) job.transfer = arena_.file().write(to.begin, arena_.data(from.tier) + from.begin, bytes, job.moved);
-    else job.transfer = arena_.file().read(from.begin, arena_.data(to.tier) + to.begin, bytes, job.moved);
+    if (job.copy.queue != Queue::disk) {
+        const CopyQueue queue = job.copy.queue == Queue::copy_in ? CopyQueue::in : CopyQueue::out;
+        job.on_device = arena_.device().copy(queue, arena_.data(to.tier) + to.begin, arena_.data(from.tier) + from.begin, bytes, job.after);
+    } else {
+        job.moved = std::make_shared<std::int64_t>(0);
+        if (to.tier == Tier::nvme) job.transfer = arena_.file().write(to.begin, arena_.data(from.tier) + from.begin, bytes, job.moved);
+        else job.transfer = arena_.file().read(from.begin, arena_.data(to.tier) + to.begin, bytes, job.moved);
+    }
+    const std::lock_guard lock(mutex_);
+    State& told = state(job.number);
+    told.begun = true;
+    if (job.on_device) told.end = job.on_device->end();
+    told_.notify_all();
 }
 
-void Copies::copy_piece(Job& job) {
-    const ByteRange &from = job.copy.from, &to = job.copy.to;
-    const std::int64_t bytes = std::min(piece_bytes, to.end - to.begin - job.copied);
-    std::memcpy(arena_.data(to.tier) + to.begin + job.copied, arena_.data(from.tier) + from.begin + job.copied, static_cast<std::size_t>(bytes));
-    job.copied += bytes;
+// Whether it has come further.
+bool Copies::look(Job& job) {
+    const std::int64_t copied = job.on_device ? job.on_device->advance() : *job.moved;
+    if (copied == job.copied) return false;
+    job.copied = copied;
     engine_.evidence().beat();
+    return true;
 }
 
 void Copies::finish(Job& job) {
-    job.record.finished = now();
+    const Mark begin = job.on_device ? job.on_device->begin() : nullptr, end = job.on_device ? job.on_device->end() : nullptr;
+    if (begin) job.record.entered = job.record.peer_entered = begin->seconds();
+    job.record.finished = end ? end->seconds() : now();
     job.record.sent_bytes = job.copied;
     if (job.times) *job.times = job.record;
     const std::lock_guard lock(mutex_);
-    done_[static_cast<std::size_t>(job.number - first_)] = true;
-    while (!done_.empty() && done_.front()) {
-        done_.pop_front();
+    state(job.number).over = true;
+    state(job.number).end = nullptr;
+    while (!states_.empty() && states_.front().over) {
+        states_.pop_front();
         ++first_;
     }
-    finished_.notify_all();
+    told_.notify_all();
 }
 
 }  // namespace quadrille

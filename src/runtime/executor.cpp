@@ -20,8 +20,8 @@ struct Executor::State {
     void run(StepRun& step);
 };
 
-Executor::Executor(const Program& program, World& world, Engine& engine, Arena& arena, Kernels& kernels, const ExecutorOptions& options)
-    : state_(new State{Tasks(program, world.rank(), engine, arena, kernels, options), world, engine, options,
+Executor::Executor(const Program& program, World& world, Engine& engine, Arena& arena, const ExecutorOptions& options)
+    : state_(new State{Tasks(program, world.rank(), engine, arena, options), world, engine, options,
                        static_cast<int>(world.max(program.loss >= 0 ? world.rank() : -1))}) {
     if (state_->tasks.between_tiers()) state_->copies.emplace(arena, engine);
 }
@@ -45,8 +45,8 @@ StepResult Executor::run(const StepInputs& inputs) {
 void Executor::State::run(StepRun& step) {
     for (std::int32_t i = 0; i < tasks.count(); ++i) {
         const Task& task = tasks.at(i);
-        for (const std::int32_t move : task.waits.before) step.wait(move);
-        if (options.poison) tasks.poison_before(i);
+        for (const std::int32_t move : task.waits.before) step.wait_before(i, move);
+        if (options.poison) step.poison_before(i);
         switch (task.does) {
             case Task::Does::compute: step.compute(i); break;
             case Task::Does::move: step.start(i); break;

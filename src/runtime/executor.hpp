@@ -1,8 +1,7 @@
-// The reader of a compiled program that runs it, on one rank. Owns the bound kernels and moves; borrows program, arena, engine, kernels.
+// The reader of a compiled program that runs it, on one rank. Owns the bound kernels and moves; borrows program, arena with its device, engine.
 //
-// Ops run in issue order: those of the compute queue on the calling thread with its OpenMP team, moves between ranks behind them in the
-// Engine, moves between tiers on a thread of their own (runtime/copies.hpp). What waits for what is derived once, from the bytes each op
-// touches (runtime/waits.hpp).
+// Ops run in issue order: those of the compute queue by the device's kernels, moves between ranks behind them in the Engine, moves between tiers
+// behind a thread of their own (runtime/copies.hpp). What waits for what is derived once, from the bytes each op touches (runtime/waits.hpp).
 #pragma once
 #include "comm/engine.hpp"
 #include "ir/program.hpp"
@@ -32,7 +31,7 @@ class Executor {
   public:
     // Collective over all ranks of the world, whose grid the program's must be. Everything named must outlive the executor.
     // Several executors may stand on one arena (training, evaluation): their programs agree on the persistent buffers' places.
-    Executor(const Program& program, World& world, Engine& engine, Arena& arena, Kernels& kernels, const ExecutorOptions& options);
+    Executor(const Program& program, World& world, Engine& engine, Arena& arena, const ExecutorOptions& options);
     ~Executor();
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;

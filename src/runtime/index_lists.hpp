@@ -2,28 +2,35 @@
 // types (ir/type.hpp).
 #pragma once
 #include "ir/program.hpp"
+#include "device/device.hpp"
 
 #include <map>
 #include <vector>
 
 namespace quadrille {
 
+struct IndexList {
+    std::vector<std::int64_t> host;
+    const std::int64_t* device = nullptr;  // the same, for kernels
+};
+
 // Made once per (type, dim) and kept: kernels hold pointers into them.
 class IndexLists {
   public:
-    IndexLists(const Tables& tables, const Coordinate& at) : tables_(tables), at_(at) {}
-    const std::vector<std::int64_t>& of(TypeId type, int dim) { return of(type, dim, 0); }
+    IndexLists(const Tables& tables, const Coordinate& at, Device& device) : tables_(tables), at_(at), device_(device) {}
+    const IndexList& of(TypeId type, int dim) { return of(type, dim, 0); }
     // Sequences of the step: dim 0 holds those of one microbatch, which come after all of the microbatches before.
-    const std::vector<std::int64_t>& samples(TypeId type, std::int64_t microbatch);
+    const IndexList& samples(TypeId type, std::int64_t microbatch);
     // The place, among the local key-value heads, of the head that each local query head reads. Heads are dim 2 of both.
-    const std::vector<std::int64_t>& kv_heads(TypeId q, TypeId k);
+    const IndexList& kv_heads(TypeId q, TypeId k);
 
   private:
-    const std::vector<std::int64_t>& of(TypeId type, int dim, std::int64_t shift);
+    const IndexList& of(TypeId type, int dim, std::int64_t shift);
 
     const Tables& tables_;
     Coordinate at_;
-    std::map<std::array<std::int64_t, 3>, std::vector<std::int64_t>> lists_, kv_heads_;
+    Device& device_;
+    std::map<std::array<std::int64_t, 3>, IndexList> lists_, kv_heads_;
 };
 
 }  // namespace quadrille

@@ -33,7 +33,9 @@ Kernel bind_sum(const Call& c) {
     const Signature s = parse_signature(c.attributes().signature);
     require(s.in[0].ends_with(s.out[0]), "runtime: a sum keeps the last dims");
     return [sum = column_sum_of(c.program, c.op), x = c.in[0], y = c.out[0], from = c.in_tensor(0).dtype, to = c.out_tensor(0).dtype,
-            adds = c.op.adds, workspace = c.workspace, &k = c.kernels](const StepInputs&) { k.column_sum(x, from, y, to, sum.rows, sum.cols, adds, workspace); };
+            adds = c.op.adds, workspace = c.workspace, &k = c.kernels](const StepInputs&) {
+        k.column_sum(x, from, y, to, sum.rows, sum.cols, adds, workspace);
+    };
 }
 
 // Without the place of this rank's rows, which depends on its coordinate.
@@ -99,9 +101,9 @@ Kernel bind_dropout(const Call& c) {
     const TensorType& t = c.in_tensor(0);
     Dropout d;
     d.b = shape[0], d.s = shape[1], d.h = shape[2];
-    d.sample_index = c.lists.samples(c.in_type(0), c.op.microbatch).data();
-    d.position = c.lists.of(c.in_type(0), 1).data();
-    d.channel_index = c.lists.of(c.in_type(0), 2).data();
+    d.sample_index = c.lists.samples(c.in_type(0), c.op.microbatch).device;
+    d.position = c.lists.of(c.in_type(0), 1).device;
+    d.channel_index = c.lists.of(c.in_type(0), 2).device;
     d.global_s = t.shape[1], d.global_h = t.shape[2];
     d.rate = a.rate;
     d.t = t.dtype;
@@ -115,7 +117,7 @@ Kernel bind_dropout(const Call& c) {
 Kernel bind_rotary(const Call& c) {
     const auto shape = c.in_shape(0);
     const Attributes& a = c.attributes();
-    const Rotary r{shape[0], shape[1], shape[2], shape[3], c.lists.of(c.in_type(0), 1).data(), a.base, a.inverse, c.in_tensor(0).dtype};
+    const Rotary r{shape[0], shape[1], shape[2], shape[3], c.lists.of(c.in_type(0), 1).device, a.base, a.inverse, c.in_tensor(0).dtype};
     return [=, x = c.in[0], y = c.out[0], &k = c.kernels](const StepInputs&) { k.rotary(r, x, y); };
 }
 

@@ -21,6 +21,7 @@ constexpr std::int64_t free_alignment = 4096;  // what direct reads and writes t
 struct Home {
     ByteRange at;               // in its tier
     std::byte* data = nullptr;  // null in the nvme tier
+    bool far = false;           // only the device reaches it
     DType dtype = DType::f32;
     std::int64_t first = 0, count = 0;
     AxisSet cut = {};           // along these the ranks hold other slices
@@ -31,7 +32,8 @@ Home home_of(const Program& program, const Coordinate& at, const Arena& arena, T
     const TensorType& type = program.type(t);
     auto* const data = r.tier == Tier::nvme ? nullptr : arena.data(r.tier) + r.begin;
     const AxisSet cut = type.place.cut_axes() | program.tensor(t).slice_axes;
-    return {r, data, type.dtype, first_index(program.grid(), type, 0, at), local_count(program.grid(), type), cut};
+    const bool far = r.tier == Tier::device && !arena.device().shares_memory();
+    return {r, data, far, type.dtype, first_index(program.grid(), type, 0, at), local_count(program.grid(), type), cut};
 }
 
 const Parameter& parameter_of(const Program& program, const FlatSegment& s) { return program.parameters[static_cast<std::size_t>(s.parameter)]; }
@@ -54,7 +56,7 @@ std::vector<Piece> pieces_in(const Program& program, const Coordinate& at, const
     for (const Extent& e : slice_of(program.grid(), type.placed({}), at, type, at)) {
         const std::int64_t begin = std::max<std::int64_t>(0, -local), end = std::min({e.count, elements - e.offset, home.count - local});
         const std::int64_t place = (local + begin) * bytes_of(home.dtype);
-        if (begin < end && home.data) out.push_back({home.data + place, home.dtype, e.offset + begin, end - begin});
+        if (begin < end && home.data) out.push_back({home.data + place, home.dtype, e.offset + begin, end - begin, -1, false, home.far});
         if (begin < end && !home.data) out.push_back({nullptr, home.dtype, e.offset + begin, end - begin, home.at.begin + place});
         local += e.count;
     }
@@ -102,20 +104,23 @@ void fill(const std::vector<Piece>& pieces, const Parameter& p, std::uint64_t ke
     flush();
 }
 
-// Calls make(home) with memory in which the home's first values are made: its own, or, in the nvme tier, part by part, memory that is then written.
+// Calls make(home) with memory in which the home's first values are made: its own, or, where the host does not reach that, part by part, memory that
+// is then written.
 template <class Make>
 void in_memory(const Home& home, Arena& arena, Make make) {
-    if (home.data) return make(home);
+    if (home.data && !home.far) return make(home);
     constexpr std::int64_t most = 1 << 20;  // elements of a part
     const std::int64_t size = bytes_of(home.dtype);
     std::vector<std::byte> memory(static_cast<std::size_t>(std::min(most, home.count) * size));
     for (std::int64_t done = 0; done < home.count; done += most) {
         Home part = home;
         part.data = memory.data();
+        part.far = false;
         part.first += done;
         part.count = std::min(most, home.count - done);
         make(part);
-        arena.file().wait(arena.file().write(home.at.begin + done * size, part.data, part.count * size));
+        if (home.far) arena.device().write(home.data + done * size, part.data, part.count * size);
+        else arena.file().wait(arena.file().write(home.at.begin + done * size, part.data, part.count * size));
     }
 }
 
@@ -196,7 +201,7 @@ Holding Holdings::holding(const Program::At& where, TensorId t) const {
 
 std::vector<Piece> pieces_of(const Program& training, const Coordinate& at, const Arena& arena, int parameter, StateKind what) {
     Holding held = Holdings(training, at, arena).of(parameter, what);
-    for (const Piece& piece : held.pieces) require(piece.data, "runtime: a parameter on disk has no pieces in memory");
+    for (const Piece& piece : held.pieces) require(piece.data != nullptr, "runtime: a parameter has no pieces in memory");
     return std::move(held.pieces);
 }
 
@@ -207,7 +212,7 @@ std::span<std::byte> free_between_steps(const Program& training, const Arena& ar
     begin = aligned_up(begin, free_alignment);
     const auto device = static_cast<std::size_t>(Tier::device);
     const std::int64_t end = training.peaks[device].arena - training.staging[device];  // behind it lies what messages pass through
-    if (end <= begin) return {};
+    if (end <= begin || !arena.device().shares_memory()) return {};
     return {arena.data(Tier::device) + begin, static_cast<std::size_t>(end - begin)};
 }
 

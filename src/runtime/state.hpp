@@ -15,14 +15,15 @@ namespace quadrille {
 // element), padding is zero, so every grid starts from the same bits; moments and residuals are zero. Not collective.
 void initialize(const Program& training, const Coordinate& at, Arena& arena, std::uint64_t seed, int threads);
 
-// `count` elements of a parameter, from `element` on in its true shape and row-major, that stand one after the other: at `data`, or from byte
-// `place` of the nvme tier's file on.
+// `count` elements of a parameter, from `element` on in its true shape and row-major, that stand one after the other: at `data`, which may be memory
+// that only the device reaches, or from byte `place` of the nvme tier's file on.
 struct Piece {
     std::byte* data = nullptr;
     DType dtype = DType::f32;
     std::int64_t element = 0, count = 0;
     std::int64_t place = -1;
     bool adds = false;  // values that are put there are added to what is there
+    bool far = false;   // only the device reaches it
 };
 
 // Whether such state is a term of a sum that has yet to be made: each holder has one of its own, and what it means is the sum of all.
@@ -62,7 +63,7 @@ class Holdings {
     std::map<std::pair<StateKind, std::int32_t>, TensorId> state_;
 };
 
-// Memory of the device tier that holds nothing between two steps: whoever works there then may use it.
+// Memory of the device tier that holds nothing between two steps: whoever works there then may use it. Empty where only the device reaches it.
 std::span<std::byte> free_between_steps(const Program& training, const Arena& arena);
 
 // The pieces alone, all of them in memory. A gradient is what the last step left in its buffer: valid where nothing later in the step used that

@@ -1,15 +1,18 @@
 #include "runtime/step_run.hpp"
 
+#include "base/error.hpp"
 #include "runtime/bindings.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace quadrille {
 
 StepRun::StepRun(const Tasks& tasks, Engine& engine, Copies* copies, const StepInputs& inputs)
-    : tasks_(tasks), engine_(engine), evidence_(engine.evidence()), copies_(copies), inputs_(inputs), tickets_(tasks.moves()),
-      copy_tickets_(tasks.moves()), times_(tasks.moves()), ledger_(now()) {
+    : tasks_(tasks), engine_(engine), evidence_(engine.evidence()), copies_(copies), device_(tasks.device()), inputs_(inputs),
+      tickets_(tasks.moves()), copy_tickets_(tasks.moves()), times_(tasks.moves()), ledger_(now(), tasks.device().queues()) {
+    device_.settle();
     result_.sent_bytes.assign(tasks.accounts(), 0);
     result_.wire.resize(tasks.accounts());
     if (tasks.accounts() > 0) ran_.reserve(static_cast<std::size_t>(tasks.count()));
@@ -20,10 +23,48 @@ void StepRun::compute(std::int32_t op) {
     ledger_.charge(Category::other, now());
     const double begin = ledger_.last();
     evidence_.doing(Doing::computes, tasks_.origin(op), begin);
+    if (device_.queues() && !task.by_host) return put_on_queue(op);
+    settle(op);
     task.kernel(inputs_);
     ledger_.charge(task.category, now());
     if (task.like >= 0 && tasks_.accounts() > 0) ran_.push_back({task.like, {begin, ledger_.last()}});
     done(op, begin, ledger_.last());
+}
+
+// What goes wrong in f names the op.
+template <class F>
+void StepRun::naming(std::int32_t op, F f) const {
+    try {
+        f();
+    } catch (const Error& e) {
+        const Program& p = tasks_.program();
+        throw Error(e.exit(), fmt::format("program line {} ({}): {}", op, label(p, p.ops[static_cast<std::size_t>(op)]), e.what()));
+    }
+}
+
+void StepRun::put_on_queue(std::int32_t op) {
+    const Task& task = tasks_.at(op);
+    require(!task.scalar, "runtime: a number that the loop reads is made on a device with queues, and not brought to the host");
+    Queued queued{op, std::exchange(waits_, Category::other), device_.mark(), nullptr};
+    naming(op, [&] { task.kernel(inputs_); });
+    queued.end = device_.mark();
+    if (task.in_host) in_host_ = queued.end;
+    queued_.push_back(std::move(queued));
+}
+
+void StepRun::settle(std::int32_t op) {
+    if (in_host_) std::exchange(in_host_, nullptr)->wait();
+    for (const std::int32_t copy : behind_) {
+        const TierMove& m = *tasks_.at(copy).between_tiers;
+        if (conflict(tasks_.at(op).by_thread, {{m.from}, {m.to}})) copies_->wait(copy_tickets_[slot(copy)]);
+    }
+}
+
+// Debug: everything is over that was put on queues before.
+void StepRun::poison_before(std::int32_t op) {
+    if (in_host_) std::exchange(in_host_, nullptr)->wait();
+    for (const std::int32_t copy : behind_) copies_->wait(copy_tickets_[slot(copy)]);
+    tasks_.poison_before(op);
 }
 
 void StepRun::expose(const Task& task, double seconds) { result_.wire[static_cast<std::size_t>(task.account)].exposed += seconds; }
@@ -39,6 +80,7 @@ void StepRun::start(std::int32_t op) {
         copies_->wait(copy_tickets_[slot(move)]);  // the engine knows no copies; what it needs was issued well before
         ledger_.charge(tasks_.at(move).category, now());
     }
+    settle(op);
     tickets_[slot(op)] = engine_.start(task.move, after_, &times_[slot(op)]);
     expose(task, ledger_.charge(task.category, now()));
 }
@@ -62,6 +104,37 @@ void StepRun::wait(std::int32_t op) {
     arrived(op);
 }
 
+// A copy that a kernel waits for is waited for by its queue; but numbers are taken from memory as soon as they are there.
+void StepRun::wait_before(std::int32_t op, std::int32_t move) {
+    const Task &task = tasks_.at(move), &waiting = tasks_.at(op);
+    const bool by_queue = device_.queues() && waiting.does == Task::Does::compute && !waiting.by_host;
+    if (!by_queue || !task.between_tiers || task.scalar) return wait(move);
+    ledger_.charge(Category::other, now());
+    evidence_.doing(Doing::waits_for_copy, tasks_.origin(move), ledger_.last());
+    copies_->compute_after(copy_tickets_[slot(move)]);
+    ledger_.charge(task.category, now());
+    waits_ = task.category;
+    behind_.push_back(move);
+}
+
+// The queue is empty then, and its ops and the copies they waited for are told of. Waited for one by one: the device stops at the op that fails.
+void StepRun::finish_queue() {
+    for (const Queued& q : queued_) {
+        evidence_.doing(Doing::computes, tasks_.origin(q.op), now());
+        naming(q.op, [&] { q.end->wait(); });
+    }
+    for (const std::int32_t copy : behind_) wait(copy);
+    std::vector<QueuedTime> ran;
+    for (const Queued& q : queued_) {
+        const Task& task = tasks_.at(q.op);
+        const double begin = q.begin->seconds(), end = q.end->seconds();
+        ran.push_back({task.category, q.waited, begin, end});
+        if (task.like >= 0 && tasks_.accounts() > 0) ran_.push_back({task.like, {begin, end}});
+        done(q.op, begin, end);
+    }
+    queued_times_ = std::move(ran);
+}
+
 void StepRun::move(std::int32_t op) {
     if (tasks_.at(op).between_tiers) {
         start(op);
@@ -69,6 +142,7 @@ void StepRun::move(std::int32_t op) {
     }
     ledger_.charge(Category::other, now());
     evidence_.doing(Doing::waits_for_move, tasks_.origin(op), ledger_.last());
+    settle(op);
     engine_.run(tasks_.at(op).move, &times_[slot(op)]);
     arrived(op);
 }
@@ -89,8 +163,7 @@ void StepRun::arrived(std::int32_t op) {
 
 void StepRun::done(std::int32_t op, double begin, double end) {
     const Task& task = tasks_.at(op);
-    if (task.scalar) scalars_.*task.scalar = *task.scalar_from;
-    if (task.residual2) result_.residual2 += *task.residual2;
+    if (task.scalar) scalars_.*task.scalar += *task.scalar_from;
     if (inputs_.trace) result_.events.push_back({task.queue, op, begin, end});
 }
 
@@ -113,6 +186,7 @@ void StepRun::tell_overlap() {
 }
 
 StepResult StepRun::finish(World& world, int loss_rank) {
+    finish_queue();
     ledger_.charge(Category::other, now());
     evidence_.doing(Doing::other, 0, ledger_.last());
     if (loss_rank >= 0 && tasks_.program().grid().extent(Axis::pp) > 1) {
@@ -124,6 +198,7 @@ StepResult StepRun::finish(World& world, int loss_rank) {
     }
     result_.loss = scalars_.loss;
     result_.tokens = std::llround(scalars_.tokens);
+    result_.residual2 = scalars_.residual2;
     if (tasks_.program().norm >= 0) {
         result_.grad_norm = std::sqrt(scalars_.norm2);
         result_.updated = std::isfinite(scalars_.norm2) && may_update(tasks_.stale(), inputs_);
@@ -133,7 +208,7 @@ StepResult StepRun::finish(World& world, int loss_rank) {
     result_.memory = tasks_.memory();
     if (inputs_.trace_memory) result_.timeline = tasks_.timeline();
     ledger_.charge(Category::other, now());
-    result_.time = ledger_.times();
+    result_.time = device_.queues() ? times_behind(ledger_, queued_times_) : ledger_.times();
     result_.seconds = ledger_.seconds();
     return std::move(result_);
 }

@@ -1,6 +1,7 @@
 #include "runtime/tasks.hpp"
 
 #include "base/error.hpp"
+#include "ir/table.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -20,8 +21,8 @@ Category category_of(Kind k) {
 
 }  // namespace
 
-Tasks::Tasks(const Program& program, int rank, Engine& engine, Arena& arena, Kernels& kernels, const ExecutorOptions& options)
-    : program_(program), at_(program.grid().coordinate(rank)), arena_(arena), kernels_(kernels), options_(options), lists_(*program.tables, at_),
+Tasks::Tasks(const Program& program, int rank, Engine& engine, Arena& arena, const ExecutorOptions& options)
+    : program_(program), at_(program.grid().coordinate(rank)), arena_(arena), options_(options), lists_(*program.tables, at_, arena.device()),
       tasks_(program.ops.size()), meter_(program, at_) {
     require(at_[Axis::pp] == program.coordinate, "runtime: this program is another pp coordinate's");
     for (std::size_t t = 0; t < tier_count; ++t)  // staging may lie elsewhere: whoever uses it checks its size
@@ -53,7 +54,7 @@ void Tasks::make_groups(Engine& engine) {
         std::vector<int> members = members_of(program_, op, at_);
         groups.try_emplace({axes_of(program_, op).bits, members.size()}, members);
     }
-    for (const auto& [key, members] : groups) meter_.hold(Tier::device, Book::buffers, engine.staging_bytes(engine.group(members)));
+    for (const auto& [key, members] : groups) meter_.hold(message_tier(program_), Book::buffers, engine.staging_bytes(engine.group(members)));
     const bool disk = std::any_of(program_.buffers.begin(), program_.buffers.end(), [](const Buffer& b) { return b.tier == Tier::nvme; });
     if (disk) meter_.hold(Tier::host, Book::buffers, static_cast<std::int64_t>(arena_.file().staging().size()));
 }
@@ -64,7 +65,10 @@ void Tasks::bind(std::int32_t i, Engine& engine) {
     measure(i, op);
     if (asynchronous(op)) {
         if (op.kind == Kind::move) bind_tier_move(op, task);
-        else bind_move(op, task, engine);
+        else {
+            bind_move(op, task, engine);
+            task.by_thread = reached(op);
+        }
         task.move.origin.program = options_.number;
         task.move.origin.line = i;
         task.slot = static_cast<std::int32_t>(moves_++);
@@ -72,23 +76,30 @@ void Tasks::bind(std::int32_t i, Engine& engine) {
     } else {
         const ByteRange scratch = workspace_of(program_, op);
         Call call{program_, op, at_, {}, {}, scratch.empty() ? nullptr : arena_.data(scratch.tier) + scratch.begin, lists_,
-                  kernels_};
+                  arena_.device().kernels()};
         for (const TensorId t : program_.inputs(op)) call.in.push_back(place(t));
         for (const TensorId t : program_.outputs(op)) call.out.push_back(place(t));
         task.kernel = bind_kernel(call);
         task.category = category_of(op.kind);
         if (task.kernel) task.does = Task::Does::compute;
+        task.by_host = op.kind == Kind::load && program_.attributes(op).input != Input::positions;
+        if (task.by_host) task.by_thread = reached(op);
+        const auto in_host = [&](TensorId t) { return program_.buffer(t).tier == Tier::host; };
+        const auto in = program_.inputs(op), out = program_.outputs(op);
+        task.in_host = std::any_of(in.begin(), in.end(), in_host) || std::any_of(out.begin(), out.end(), in_host);
         if (task.kernel && task.category == Category::compute) task.like = likes_.number(program_, op);
         if (op.kind == Kind::adamw || op.kind == Kind::sgd) {
             clip_ = program_.attributes(op).clip;
             stale_ = program_.attributes(op).stale;
         }
     }
-    if (op.kind == Kind::retain) task.residual2 = reinterpret_cast<const double*>(place(program_.outputs(op)[1]));
     for (const TensorId t : program_.outputs(op)) {
-        if (t != program_.loss && t != program_.norm && t != program_.tokens) continue;
-        task.scalar = t == program_.loss ? &StepScalars::loss : t == program_.norm ? &StepScalars::norm2 : &StepScalars::tokens;
+        if (!program_.tells(t)) continue;
         task.scalar_from = reinterpret_cast<const double*>(place(t));
+        task.scalar = t == program_.loss     ? &StepScalars::loss
+                      : t == program_.norm   ? &StepScalars::norm2
+                      : t == program_.tokens ? &StepScalars::tokens
+                                             : &StepScalars::residual2;
     }
 }
 
@@ -116,6 +127,15 @@ void Tasks::bind_tier_move(const Op& op, Task& task) {
     task.queue = 1 + static_cast<int>(accounts() + tier_queue(op.queue));
 }
 
+// What the calling thread touches, or the engine for it.
+Accesses Tasks::reached(const Op& op) const {
+    Accesses touched = accesses(program_, op, at_);
+    const auto near = [this](const ByteRange& r) { return r.tier == Tier::host || arena_.device().shares_memory(); };
+    const bool all = std::all_of(touched.reads.begin(), touched.reads.end(), near) && std::all_of(touched.writes.begin(), touched.writes.end(), near);
+    if (!all) require(false, fmt::format("runtime: {} wants memory that only the device reaches", label(program_, op)));
+    return touched;
+}
+
 bool Tasks::between_tiers() const {
     return std::any_of(tasks_.begin(), tasks_.end(), [](const Task& t) { return t.between_tiers.has_value(); });
 }
@@ -128,7 +148,7 @@ void Tasks::measure(std::int32_t i, const Op& op) {
     };
     for (const TensorId t : program_.inputs(op)) hand(t);
     for (const TensorId t : program_.outputs(op)) hand(t);
-    const std::int64_t scratch = kernel_workspace(program_, op, kernels_);
+    const std::int64_t scratch = kernel_workspace(program_, op, arena_.device().kernels());
     if (scratch == 0) return;
     const ByteRange given = workspace_of(program_, op);
     require(given.end - given.begin >= scratch, "runtime: an op's workspace is smaller than its kernel needs");
@@ -148,7 +168,10 @@ void Tasks::find_dying() {
 void Tasks::poison_before(std::int32_t op) const {
     for (const BufferId b : dying_[static_cast<std::size_t>(op)]) {
         const MemoryMeter::Use& use = meter_.use(b);
-        std::memset(arena_.data(program_.buffers[static_cast<std::size_t>(b)].tier) + use.begin, 0xFF, static_cast<std::size_t>(use.end - use.begin));
+        const Tier tier = program_.buffers[static_cast<std::size_t>(b)].tier;
+        std::byte* const dead = arena_.data(tier) + use.begin;
+        if (tier == Tier::device) arena_.device().poison(dead, use.end - use.begin);
+        else std::memset(dead, 0xFF, static_cast<std::size_t>(use.end - use.begin));
     }
 }
 

@@ -12,7 +12,7 @@
 namespace quadrille {
 
 // What the loop reads after a step, caught when it is made: its memory may go to another tensor once nobody reads it.
-struct StepScalars { double loss = 0, norm2 = 0, tokens = 0; };
+struct StepScalars { double loss = 0, norm2 = 0, tokens = 0, residual2 = 0; };
 
 struct Task {
     enum class Does : std::uint8_t { nothing, compute, move, move_at_once };
@@ -20,22 +20,24 @@ struct Task {
     Category category = Category::compute;  // of its own time, or of waiting for it
     bool receives = false;                  // waiting for it is idling until the sender began
     Kernel kernel;
+    bool by_host = false;                   // the calling thread itself does it, on a device with queues too
+    Accesses by_thread;                     // ... or hands it to the engine: what is touched
+    bool in_host = false;                   // its kernel reads or writes memory of the host
     std::int32_t like = -1;                 // arithmetic: which ops do the same work (LikeOps); -1: none that is compared
     Move move;                              // between ranks
     int account = 0;                        // of the move: which wire axes its bytes count for, as ExecutorOptions lists them
     std::optional<TierMove> between_tiers;  // ... or between tiers of this one
     Waits waits;
     std::int32_t slot = -1;                 // among the program's moves
-    double StepScalars::*scalar = nullptr;  // the op makes one of them
+    double StepScalars::*scalar = nullptr;  // the op makes one of them, or a part of it
     const double* scalar_from = nullptr;
-    const double* residual2 = nullptr;      // the op makes the squares of one unit's residual
     int queue = 0;                          // as OpEvent numbers them
 };
 
 class Tasks {
   public:
     // Collective over the groups of the program's moves. Throws logic_error on a program that cannot run.
-    Tasks(const Program& program, int rank, Engine& engine, Arena& arena, Kernels& kernels, const ExecutorOptions& options);
+    Tasks(const Program& program, int rank, Engine& engine, Arena& arena, const ExecutorOptions& options);
     Tasks(const Tasks&) = delete;
     Tasks& operator=(const Tasks&) = delete;
 
@@ -47,6 +49,7 @@ class Tasks {
     std::array<std::vector<BytesInUse>, tier_count> timeline() const { return meter_.timeline(); }
     std::size_t moves() const { return moves_; }
     bool between_tiers() const;  // whether there are such moves
+    Device& device() const { return arena_.device(); }
     std::size_t accounts() const { return options_.wire_axes.size(); }
     std::size_t likes() const { return likes_.count(); }
     double clip() const { return clip_; }    // of the program's updates,
@@ -62,12 +65,12 @@ class Tasks {
     void make_groups(Engine& engine);
     void measure(std::int32_t i, const Op& op);
     void find_dying();
+    Accesses reached(const Op& op) const;
     std::byte* place(TensorId t) const;
 
     const Program& program_;
     Coordinate at_;
     Arena& arena_;
-    Kernels& kernels_;
     ExecutorOptions options_;
     IndexLists lists_;
     std::vector<Task> tasks_;

@@ -23,4 +23,27 @@ double TimeLedger::charge_split(Category early, Category late, double moment, do
     return charge(late, now);
 }
 
+Times times_behind(const TimeLedger& thread, std::span<const QueuedTime> ops) {
+    Times times{};
+    auto charge = thread.charges().begin();
+    double last = thread.begin();
+    const auto idle_until = [&](double end, Category waited) {
+        while (last < end) {
+            while (charge != thread.charges().end() && charge->end <= last) ++charge;
+            const bool known = charge != thread.charges().end();
+            const double next = known ? std::min(end, charge->end) : end;
+            at(times, known && charge->category != Category::other ? charge->category : waited) += next - last;
+            last = next;
+        }
+    };
+    for (const QueuedTime& op : ops) {
+        idle_until(std::min(op.begin, thread.last()), op.waited);
+        const double end = std::clamp(op.end, last, std::max(last, thread.last()));
+        at(times, op.category) += end - last;
+        last = end;
+    }
+    idle_until(thread.last(), Category::other);
+    return times;
+}
+
 }  // namespace quadrille

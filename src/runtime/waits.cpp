@@ -14,16 +14,16 @@ bool overlap(const std::vector<ByteRange>& a, const std::vector<ByteRange>& b) {
     return false;
 }
 
-bool conflict(const Accesses& now, const Accesses& earlier) {
-    return overlap(now.reads, earlier.writes) || overlap(now.writes, earlier.reads) || overlap(now.writes, earlier.writes);
-}
-
 struct Flying {
     std::int32_t op, until;
     Accesses touched;
 };
 
 }  // namespace
+
+bool conflict(const Accesses& later, const Accesses& earlier) {
+    return overlap(later.reads, earlier.writes) || overlap(later.writes, earlier.reads) || overlap(later.writes, earlier.writes);
+}
 
 Accesses accesses(const Program& program, const Op& op, const Coordinate& at) {
     Accesses a;

@@ -11,6 +11,8 @@ namespace quadrille {
 // The bytes that an op's code touches. split touches nothing (its views are its input's bytes); join writes the padding only.
 struct Accesses { std::vector<ByteRange> reads, writes; };
 Accesses accesses(const Program& program, const Op& op, const Coordinate& at);
+// Whether the later one must come after the earlier one.
+bool conflict(const Accesses& later, const Accesses& earlier);
 
 // True for the ops that run behind the compute queue.
 constexpr bool asynchronous(const Op& op) { return op.queue != Queue::compute; }

@@ -1,6 +1,6 @@
 #include "train/device.hpp"
 
-#include "cpu/kernels.hpp"
+#include "cpu/device.hpp"
 #include "runtime/executor.hpp"
 
 namespace quadrille {
@@ -37,11 +37,11 @@ NvmeOptions nvme_options(const Config& config) {
     return options;
 }
 
-std::shared_ptr<Kernels> kernels_of(const Config& config) { return std::make_shared<CpuKernels>(config.device.threads); }
+std::unique_ptr<Device> device_of(const Config& config) { return std::make_unique<CpuDevice>(config.device.threads); }
 
 Workspace workspace_of(const Config& config) {
-    return {device_workspace(kernels_of(config)), Engine::staging_bytes(engine_options(config)), NvmeFile::staging_bytes(nvme_options(config)),
-            config.checkpoint.behind_training()};
+    return {device_workspace(std::make_shared<CpuKernels>(config.device.threads)), Engine::staging_bytes(engine_options(config)),
+            NvmeFile::staging_bytes(nvme_options(config)), config.checkpoint.behind_training()};
 }
 
 }  // namespace quadrille

@@ -255,17 +255,21 @@ void Session::take_memory() {
     }
     const bool beside = shares_memory(engine.algorithm);  // windows cannot lie in the arena, whose pages are this rank's own
     const std::int64_t staging = beside ? 0 : static_cast<std::int64_t>(groups.size()) * Engine::staging_bytes(engine);
-    bytes[0] += staging;
     const std::int64_t snapshot = program().snapshot, snapshot_at = aligned_up(bytes[1], nvme_alignment);
     if (snapshot > 0) bytes[1] = snapshot_at + snapshot;
+    const Tier messages = message_tier(program());
+    std::int64_t& of_messages = bytes[static_cast<std::size_t>(messages)];
+    const std::int64_t staging_at = aligned_up(of_messages, buffer_alignment);
+    if (staging > 0) of_messages = staging_at + staging;
     if (bytes[2] > 0) bytes[1] = aligned_up(bytes[1], nvme_alignment) + NvmeFile::staging_bytes(nvme_options(config));
     // Alone in this: what follows is collective, and no rank may be left waiting in it.
     together(world, [&] {
         constexpr std::string_view purpose = "weights, gradients, optimizer state and activations";
-        arena_.emplace(std::array{bytes[0], bytes[1], std::int64_t{0}}, purpose, world.rank(), config.device.threads);
+        device_ = device_of(config);
+        arena_.emplace(*device_, std::array{bytes[0], bytes[1], std::int64_t{0}}, purpose, world.rank(), config.device.threads);
     });
     if (snapshot > 0) snapshot_ = {arena_->data(Tier::host) + snapshot_at, static_cast<std::size_t>(snapshot)};
-    engine.staging = {arena_->data(Tier::device) + bytes[0] - staging, static_cast<std::size_t>(staging)};
+    if (staging > 0) engine.staging = {arena_->data(messages) + staging_at, static_cast<std::size_t>(staging)};
     open_file(bytes[2]);
     make_executors(engine);
 }
@@ -293,10 +297,9 @@ void Session::make_executors(const EngineOptions& engine) {
         options.wire_axes = wire_axes;
         options.number = training_number;
         options.snapshot = std::ssize(snapshot_);
-        kernels_ = kernels_of(config);
-        train_.emplace(program(), world, *engine_, *arena_, *kernels_, options);
+        train_.emplace(program(), world, *engine_, *arena_, options);
         options.number = evaluation_number;
-        if (evaluation) evaluate_.emplace(*evaluation_program(), world, *engine_, *arena_, *kernels_, options);
+        if (evaluation) evaluate_.emplace(*evaluation_program(), world, *engine_, *arena_, options);
         initialize(program(), coordinate, *arena_, config.train.seed, config.device.threads);
     } catch (...) {  // this rank alone: the engine must not wait for the others where it ends
         engine_->fail(std::current_exception());
@@ -314,7 +317,7 @@ void Session::describe_engine() {
     const GroupMemory groups = engine_->memory();
     std::vector<std::int64_t> reserved, huge;
     for (const Tier t : {Tier::device, Tier::host, Tier::nvme}) {
-        reserved.push_back(arena_->size(t) + (t == Tier::device ? groups.own : 0));
+        reserved.push_back(arena_->size(t) + (t == message_tier(program()) ? groups.own : 0));
         huge.push_back(arena_->huge_pages(t).value_or(RunRecord::not_told));
     }
     record.reserved = world.gather(std::span<const std::int64_t>(reserved));

@@ -5,6 +5,7 @@
 #include "config/load.hpp"
 #include "data/data.hpp"
 #include "data/loader.hpp"
+#include "device/device.hpp"
 #include "model/model.hpp"
 #include "plan/plan.hpp"
 #include "record/chain.hpp"
@@ -56,7 +57,6 @@ class Session {
     Executor& train() { return *train_; }
     Executor& evaluate() { return *evaluate_; }
     Arena& arena() { return *arena_; }
-    Kernels& kernels() { return *kernels_; }
     std::span<std::byte> snapshot() const { return snapshot_; }   // memory for checkpoints behind training; empty without
 
   private:
@@ -80,8 +80,8 @@ class Session {
     Job job_;
     std::unique_ptr<OutputLock> output_lock_;                     // rank 0's, as is the next
     std::unique_ptr<CheckpointDirectory> checkpoint_directory_;
+    std::unique_ptr<Device> device_;
     std::optional<Arena> arena_;
-    std::shared_ptr<Kernels> kernels_;
     std::span<std::byte> snapshot_;
     std::optional<Engine> engine_;
     std::optional<Executor> train_, evaluate_;

@@ -77,7 +77,7 @@ TEST_CASE("logits of an imported model are the reference library's") {
         const Program program = up_to_logits(*session.evaluation_program(), logits);
         ExecutorOptions options;
         options.number = 2;  // after training and evaluation
-        Executor(program, world(), session.engine(), session.arena(), session.kernels(), options).run(in);
+        Executor(program, world(), session.engine(), session.arena(), options).run(in);
         const ByteRange range = range_of(program, session.coordinate, logits);
         const std::vector<float> due = read_all<float>(stored / "logits.f32");
         REQUIRE(range.end - range.begin == std::ssize(due) * static_cast<std::int64_t>(sizeof(float)));

@@ -78,7 +78,8 @@ TEST_CASE("tiles fit an sm_80's shared memory and the kernels' fragments") {
 
 TEST_CASE("scratch: parts in order, apart and aligned, at any size") {
     const std::int64_t million = 1'000'000;
-    for (const AttentionShape& shape : {AttentionShape{1, 1, 1, 1, 1, 1}, AttentionShape{3, 65, 1000, 6, 2, 64}, AttentionShape{64, million, 4 * million, 128, 8, 128}})
+    const AttentionShape shapes[] = {{1, 1, 1, 1, 1, 1}, {3, 65, 1000, 6, 2, 64}, {64, million, 4 * million, 128, 8, 128}};
+    for (const AttentionShape& shape : shapes)
         for (const bool backward : {false, true}) {
             const cuda::Workspace w = workspace_of(shape, backward);
             CHECK(w.queries >= w.keys + parts_of(shape.t, 32) * 16);

@@ -25,7 +25,8 @@ Operands<T> operands() {
     Operands<T> o{std::vector<T>(rows * inner), std::vector<T>(inner * 16), std::vector<T>(16 * inner), std::vector<float>(rows * columns)};
     for (T& x : o.a) x = T(draw(engine));
     for (int k = 0; k < inner; ++k)
-        for (int n = 0; n < columns; ++n) o.b[static_cast<std::size_t>(k * 16 + n)] = o.b_rows[static_cast<std::size_t>(n * inner + k)] = T(draw(engine));
+        for (int n = 0; n < columns; ++n)
+            o.b[static_cast<std::size_t>(k * 16 + n)] = o.b_rows[static_cast<std::size_t>(n * inner + k)] = T(draw(engine));
     for (float& x : o.c) x = draw(engine);
     return o;
 }
@@ -63,7 +64,7 @@ void check_product() {
             for (std::size_t column = 0; column < columns; ++column) {
                 double sum = static_cast<double>(o.c[row * columns + column]);
                 for (std::size_t k = 0; k < inner; ++k)
-                    sum += static_cast<double>(static_cast<float>(o.a[row * inner + k])) * static_cast<double>(static_cast<float>(o.b[k * 16 + column]));
+                    sum += double{static_cast<float>(o.a[row * inner + k])} * double{static_cast<float>(o.b[k * 16 + column])};
                 CHECK(c[row * columns + column] == static_cast<float>(sum));
             }
     }

@@ -1,5 +1,5 @@
-// Attention where a device's tiles change: wide heads, lists so long that most tiles are not seen, tensors at odd addresses. Against the naive float64
-// reference, or against the same problem at other places.
+// Attention where a device's tiles change: wide heads, lists so long that most tiles are not seen, tensors at odd addresses. Against the naive
+// float64 reference, or against the same problem at other places.
 #include "attention_case.hpp"
 
 using namespace quadrille;
@@ -10,7 +10,8 @@ namespace {
 void check(const Case& c) {
     const double tolerance = c.type == DType::f32 ? 6e-6 : 3 * rounding(c.type);  // as in attention.cpp
     const Result expected = c.reference(), got = c.computed(2, c.type);
-    INFO("b s t n g d ", c.shape.b, " ", c.shape.s, " ", c.shape.t, " ", c.shape.n, " ", c.shape.g, " ", c.shape.d, " ", std::string(name_of(c.type)));
+    INFO("b s t n g d ", c.shape.b, " ", c.shape.s, " ", c.shape.t, " ", c.shape.n, " ", c.shape.g, " ", c.shape.d, " ",
+         std::string(name_of(c.type)));
     CHECK(difference(got.o, expected.o) < tolerance);
     CHECK(difference(got.lse, expected.lse) < 2e-6);
     CHECK(difference(got.dq, expected.dq) < tolerance);

@@ -65,7 +65,7 @@ class StateOnGrid {
         compiled_ = compile(c, Purpose::training, workspace);
         at_ = compiled_.tables->grid().coordinate(rank);
         const auto peak = [&](Tier t) { return program().peaks[static_cast<std::size_t>(t)].arena; };
-        arena_ = std::make_unique<Arena>(std::array<std::int64_t, tier_count>{peak(Tier::device), peak(Tier::host), 0}, "the test", rank, 1);
+        arena_ = std::make_unique<Arena>(device_, std::array<std::int64_t, tier_count>{peak(Tier::device), peak(Tier::host), 0}, "the test", rank, 1);
         file.bytes = peak(Tier::nvme);
         if (file.bytes > 0) arena_->open_file(file);
         initialize(program(), at_, *arena_, 42, 1);
@@ -144,8 +144,8 @@ class StateOnGrid {
     static float rounded(float x, DType t) {
         std::array<std::byte, 4> stored{};
         float back = 0;
-        cast(&x, DType::f32, stored.data(), t, 1);
-        cast(stored.data(), t, &back, DType::f32, 1);
+        CpuKernels(1).cast(&x, DType::f32, stored.data(), t, 1);
+        CpuKernels(1).cast(stored.data(), t, &back, DType::f32, 1);
         return back;
     }
     std::vector<float> expected(const Parameter& p, StateKind what, const Pieces& pieces) const {
@@ -157,6 +157,7 @@ class StateOnGrid {
 
     Compiled compiled_;
     Coordinate at_;
+    CpuDevice device_{1};
     std::unique_ptr<Arena> arena_;
 };
 

@@ -3,6 +3,7 @@
 #include "checkpoint/plain_file.hpp"
 #include "checkpoint/running_hash.hpp"
 #include "checkpoint_fixture.hpp"
+#include "cpu/device.hpp"
 
 #include <xxhash.h>
 
@@ -66,7 +67,8 @@ class Tensors {
     // The checksums as all ranks have them, 0 of those that are not written so.
     std::vector<std::int64_t> write(const Turns& turns, std::int64_t portion, const PiecesOf& pieces_of) {
         std::vector<std::int64_t> checksums(count, std::numeric_limits<std::int64_t>::min());
-        Arena arena({0, 0, 0}, "the test", world().rank(), 1);
+        CpuDevice device(1);
+        Arena arena(device, {0, 0, 0}, "the test", world().rank(), 1);
         const Passage passage({});
         const auto direct = DirectFile::open(file_);
         REQUIRE(direct != nullptr);
@@ -145,7 +147,8 @@ TEST_CASE("a rank that fails hands on what others wait for, and throws at the en
     try {
         together(world(), [&] {
             std::vector<std::int64_t> checksums(Tensors::count);
-            Arena arena({0, 0, 0}, "the test", world().rank(), 1);
+            CpuDevice device(1);
+            Arena arena(device, {0, 0, 0}, "the test", world().rank(), 1);
             const Passage passage({});
             const auto direct = DirectFile::open(directory.path() / "file");
             std::vector<StateTensor> stored;

@@ -1,5 +1,6 @@
 // The copy queues of one rank: what is over is over and forgotten, and what fails ends what waits.
 #include "mpi_main.hpp"
+#include "cpu/device.hpp"
 #include "runtime/copies.hpp"
 
 #include <cstring>
@@ -15,7 +16,8 @@ TierMove between(Queue queue, Tier from, Tier to) { return {queue, {from, 0, byt
 }  // namespace
 
 TEST_CASE("a thousand copies there and back, of which nothing stays") {
-    Arena arena({bytes, bytes, 0}, "the test", 0, 1);
+    CpuDevice device(1);
+    Arena arena(device, {bytes, bytes, 0}, "the test", 0, 1);
     Engine engine(world());
     Copies copies(arena, engine);
     CopyTicket last = -1;
@@ -37,8 +39,33 @@ TEST_CASE("a thousand copies there and back, of which nothing stays") {
     copies.wait(0);  // long over
 }
 
+TEST_CASE("a copy that waits for a message lets later ones pass") {
+    if (world().size() != 2) return;
+    CpuDevice device(1);
+    Arena arena(device, {2 * bytes, bytes, 0}, "the test", 0, 1);
+    Engine engine(world());
+    Copies copies(arena, engine);
+    std::vector<float> from(bytes / 4, 2.5f);
+    Move receive, send;
+    receive.kind = MoveKind::receive;
+    send.kind = MoveKind::send;
+    receive.peer = send.peer = 1 - world().rank();
+    receive.segments = {{nullptr, arena.data(Tier::host), bytes / 4}};
+    send.segments = {{from.data(), nullptr, bytes / 4}};
+    const Ticket arrives = engine.start(receive);
+    MoveTimes late, soon;
+    const CopyTicket waits = copies.start(between(Queue::copy_in, Tier::host, Tier::device), {arrives}, {}, &late);
+    copies.wait(copies.start({Queue::copy_in, {Tier::host, 0, bytes}, {Tier::device, bytes, 2 * bytes}}, {}, {}, &soon));
+    const Ticket sent = engine.start(send);
+    copies.wait(waits);
+    engine.wait(sent);
+    CHECK(late.entered > soon.finished);
+    CHECK(reinterpret_cast<const float*>(arena.data(Tier::device))[bytes / 4 - 1] == 2.5f);
+}
+
 TEST_CASE("after a failure elsewhere nothing starts any more, and the first failure is told") {
-    Arena arena({bytes, bytes, 0}, "the test", 0, 1);
+    CpuDevice device(1);
+    Arena arena(device, {bytes, bytes, 0}, "the test", 0, 1);
     Engine engine(world());
     Copies copies(arena, engine);
     const CopyTicket done = copies.start(between(Queue::copy_out, Tier::device, Tier::host), {}, {}, nullptr);

@@ -46,7 +46,8 @@ void load_that_fails(World& world) {
 
 void copy_that_waits(World& world) {
     constexpr std::int64_t bytes = 4096;
-    Arena arena({bytes, bytes, 0}, "the test", world.rank(), 1);
+    CpuDevice device(1);
+    Arena arena(device, {bytes, bytes, 0}, "the test", world.rank(), 1);
     Move move;
     move.kind = MoveKind::receive;
     move.peer = 1 - world.rank();

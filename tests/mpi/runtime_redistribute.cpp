@@ -2,7 +2,7 @@
 #include "mpi_main.hpp"
 
 #include "compile/lay_out.hpp"
-#include "cpu/kernels.hpp"
+#include "cpu/device.hpp"
 #include "ir/table.hpp"
 #include "runtime/addresses.hpp"
 #include "runtime/executor.hpp"
@@ -51,13 +51,13 @@ void check(const Grid& grid, const TensorType& from, std::vector<Placement> path
     for (std::size_t i = 0; i < p.ops.size(); ++i)
         if (in_flight && p.ops[i].queue != Queue::compute) p.ops[i].until = static_cast<std::int32_t>(p.ops.size());
     lay_out(p, {});
-    Arena arena({p.peaks[0].arena, 0, 0}, "the test", world().rank(), 1);
+    CpuDevice device(1);
+    Arena arena(device, {p.peaks[0].arena, 0, 0}, "the test", world().rank(), 1);
     ExecutorOptions options;
     options.wire_axes = wire_axes(p);
     EngineOptions engine_options;
     Engine engine(world(), engine_options);
-    CpuKernels kernels(1);
-    Executor executor(p, world(), engine, arena, kernels, options);
+    Executor executor(p, world(), engine, arena, options);
     const auto floats = [&](TensorId t) { return reinterpret_cast<float*>(arena.data(Tier::device) + range_of(p, at, t).begin); };
     const auto mine = local(grid, from, at);
     std::copy(mine.begin(), mine.end(), floats(values[0]));
@@ -148,12 +148,12 @@ TEST_CASE("a message between stages, and a sum that all of them hold") {
     for (Buffer& b : p.buffers) b.persistent = true;
     for (Op& op : p.ops) op.until = op.queue == Queue::stage ? static_cast<std::int32_t>(p.ops.size()) : -1;
     lay_out(p, {});
-    Arena arena({p.peaks[0].arena, 0, 0}, "the test", world().rank(), 1);
+    CpuDevice device(1);
+    Arena arena(device, {p.peaks[0].arena, 0, 0}, "the test", world().rank(), 1);
     Engine engine(world());
     ExecutorOptions options;
     options.wire_axes = {"pp"};
-    CpuKernels kernels(1);
-    Executor executor(p, world(), engine, arena, kernels, options);
+    Executor executor(p, world(), engine, arena, options);
     const auto at_byte = [&](TensorId id) { return arena.data(Tier::device) + range_of(p, at, id).begin; };
     if (x >= 0)
         for (int i = 0; i < 128; ++i) reinterpret_cast<float*>(at_byte(x))[i] = static_cast<float>(i + 100 * at[Axis::tp]);

@@ -3,7 +3,8 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "compile/compile.hpp"
-#include "cpu/kernels.hpp"
+#include "cpu/device.hpp"
+#include "ir/table.hpp"
 #include "parameters.hpp"
 #include "plan/costs.hpp"
 #include "runtime/executor.hpp"
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -75,14 +77,25 @@ struct Trained {
     std::map<std::string, std::int64_t> wire;    // predicted bytes sent by this rank
 };
 
+// What a trainer runs on: the kernels that are asked for their workspace, and how one of these devices is made.
+struct On {
+    std::shared_ptr<const Kernels> kernels;
+    std::function<std::unique_ptr<Device>()> make;
+    static On cpu(int threads) {
+        return {std::make_shared<CpuKernels>(threads), [threads] { return std::make_unique<CpuDevice>(threads); }};
+    }
+};
+
 // A config of one rank may be run by a world of many: all do the same.
 class Trainer {
   public:
-    Trainer(World& world, const Config& config, int threads = 1, bool poison = false) : world_(world), config_(config) {
+    Trainer(World& world, const Config& config, int threads = 1, bool poison = false, bool through_host = false)
+        : Trainer(world, config, On::cpu(threads), threads, poison, through_host) {}
+    Trainer(World& world, const Config& config, const On& on, int threads, bool poison, bool through_host) : world_(world), config_(config) {
         EngineOptions engine;
         engine.compute_threads = threads;
-        kernels_ = std::make_shared<CpuKernels>(threads);
-        workspace_ = {device_workspace(kernels_), Engine::staging_bytes(engine)};
+        workspace_ = {device_workspace(on.kernels), Engine::staging_bytes(engine)};
+        workspace_.through_host = through_host;
         compiled_ = compile(config, Purpose::training, workspace_);
         const Grid& grid = compiled_.tables->grid();
         at_ = grid.coordinate(world.rank());
@@ -94,11 +107,14 @@ class Trainer {
         std::sort(options.wire_axes.begin(), options.wire_axes.end());
         options.wire_axes.erase(std::unique(options.wire_axes.begin(), options.wire_axes.end()), options.wire_axes.end());
         wire_axes_ = options.wire_axes;
-        arena_ = std::make_unique<Arena>(std::array<std::int64_t, tier_count>{program().peaks[0].arena, 0, 0}, "the test", world.rank(), threads);
-        const std::int64_t staging = program().staging[0];
-        engine.staging = {arena_->data(Tier::device) + arena_->size(Tier::device) - staging, static_cast<std::size_t>(staging)};
+        device_ = on.make();
+        const std::array<std::int64_t, tier_count> bytes = {program().peaks[0].arena, program().peaks[1].arena, 0};
+        arena_ = std::make_unique<Arena>(*device_, bytes, "the test", world.rank(), threads);
+        const Tier messages = message_tier(program());
+        const std::int64_t staging = program().staging[static_cast<std::size_t>(messages)];
+        engine.staging = {arena_->data(messages) + arena_->size(messages) - staging, static_cast<std::size_t>(staging)};
         engine_ = std::make_unique<Engine>(world, engine);
-        executor_ = std::make_unique<Executor>(program(), world, *engine_, *arena_, *kernels_, options);
+        executor_ = std::make_unique<Executor>(program(), world, *engine_, *arena_, options);
         initialize(program(), at_, *arena_, 42, threads);
         options_ = options;
     }
@@ -124,7 +140,7 @@ class Trainer {
         if (!evaluation_) {
             evaluation_programs_ = compile(config_, Purpose::evaluation, workspace_);
             const Program& here = evaluation_programs_->programs[static_cast<std::size_t>(at_[Axis::pp])];
-            evaluation_ = std::make_unique<Executor>(here, world_, *engine_, *arena_, *kernels_, options_);
+            evaluation_ = std::make_unique<Executor>(here, world_, *engine_, *arena_, options_);
         }
         return evaluation_->run(inputs(number, false));
     }
@@ -163,7 +179,7 @@ class Trainer {
     Coordinate at_;
     std::vector<std::string> wire_axes_;
     Workspace workspace_;
-    std::shared_ptr<CpuKernels> kernels_;
+    std::unique_ptr<Device> device_;
     std::unique_ptr<Arena> arena_;
     std::unique_ptr<Engine> engine_;
     ExecutorOptions options_;

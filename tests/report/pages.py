@@ -149,7 +149,8 @@ def what_is_no_record():
     for name in ("a/run", "b", "c"):
         hand_made.write(made / "of-runs" / name / "run.h5")
     for path, code, sentence in ((older, 5, "another layout (quadrille-run-0)"), (poorer, 5, "of another version"),
-                                 (uneven, 5, "steps/loss has 2 in place of 3 along step, by steps/step"), (cut, 5, "cannot be read"), (words, 5, "cannot be read"),
+                                 (uneven, 5, "steps/loss has 2 in place of 3 along step, by steps/step"), (cut, 5, "cannot be read"),
+                                 (words, 5, "cannot be read"),
                                  (trace, 2, "is a trace"), (made / "absent", 2, "no such file"), (made / "empty", 2, "holds no run.h5"),
                                  (made / "of-runs", 2, "it holds 2 runs, such as"), (made / "of-runs/a", 2, "the run may be"),
                                  (made / "of-runs/a/run/checkpoints", 2, "it holds checkpoints, and the run may be"),

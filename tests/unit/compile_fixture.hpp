@@ -41,15 +41,22 @@ inline std::int64_t some_workspace(const Program& p, const Op& op) {
                : 0;
 }
 
+// Some scratch memory, and all that reaches beyond the device through host memory.
+inline Workspace staged_workspace() {
+    Workspace w = some_workspace;
+    w.through_host = true;
+    return w;
+}
+
 struct Subject {
     Config config;
     Compiled compiled;
     Program one;  // the same step for one rank
     Settings settings;
 
-    explicit Subject(const Config& c)
+    explicit Subject(const Config& c, const Workspace& workspace = some_workspace)
         : config(c),
-          compiled(compile(c, Purpose::training, some_workspace)),
+          compiled(compile(c, Purpose::training, workspace)),
           one(compile(serial(c), Purpose::training, {}).programs[0]) {
         settings.vocab = c.model.vocab_size;
     }

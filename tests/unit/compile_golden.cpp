@@ -37,9 +37,11 @@ void compare(const std::string& name, const std::string& now) {
     }
 }
 
-std::string texts(const Config& c) {
+std::string texts(const Config& c, bool through_host = false) {
+    Workspace workspace;
+    workspace.through_host = through_host;
     std::string s;
-    for (const Program& p : compile(c, Purpose::training, {}).programs) s += fmt::format("pp {}\n{}", p.coordinate, text(p));
+    for (const Program& p : compile(c, Purpose::training, workspace).programs) s += fmt::format("pp {}\n{}", p.coordinate, text(p));
     return s;
 }
 
@@ -88,6 +90,13 @@ TEST_CASE("text of one layer, hybrid shards of stage 2 and all of stage 3") {
     Config cut = on_grid(tiny(1), 2, 1, 1, 1);
     cut.sharding.zero_stage = 3;
     compare("gpt_zero3_dp2.txt", texts(cut));
+}
+
+TEST_CASE("text of one layer through host memory, over sp 2 and hybrid shards of stage 2") {
+    Config c = on_grid(tiny(1), 2, 1, 1, 2);
+    c.sharding.zero_stage = 2;
+    c.sharding.shard_size = 1;
+    compare("gpt_staged_dp2_sp2.txt", texts(c, true));
 }
 
 TEST_CASE("text of two layers with adapters on the second's q and down, tp 2, sequence parallel, dp 2 at stage 3") {

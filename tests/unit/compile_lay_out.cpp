@@ -127,6 +127,23 @@ TEST_CASE("where there is an nvme tier its transfers' staging lies at the end of
     }
 }
 
+TEST_CASE("messages' staging lies where messages do, in host memory in front of the disk's") {
+    constexpr auto host = static_cast<std::size_t>(Tier::host), buffers = static_cast<std::size_t>(Book::buffers);
+    Config config = on_grid(small_gpt(), 2, 2, 1, 1);
+    for (const OffloadTo to : {OffloadTo::none, OffloadTo::nvme}) {
+        config.offload.optimizer = to;
+        Workspace bare = staged_workspace(), with(some_workspace, 6400, 10 * disk_alignment);
+        with.through_host = true;
+        const Program p = compile(config, Purpose::training, with).programs[0], q = compile(config, Purpose::training, bare).programs[0];
+        const std::int64_t staging = 3 * 6400 + (to == OffloadTo::nvme ? 10 * disk_alignment : 0);
+        CHECK(p.staging == std::array<std::int64_t, tier_count>{0, staging, 0});
+        CHECK(p.peaks[0].arena == q.peaks[0].arena);
+        CHECK(p.peaks[host].books[buffers] == q.peaks[host].books[buffers] + staging);
+        for (const Buffer& b : p.buffers)
+            if (b.tier == Tier::host) CHECK(b.offset + b.bytes <= p.peaks[host].arena - staging);
+    }
+}
+
 TEST_CASE("no two buffers that live at once overlap, and the peak is what is live") {
     for (const Config& config : configs()) {
         const Compiled c = compile(config, Purpose::training, some_workspace);

@@ -24,7 +24,7 @@ struct Place {
 
 class Judge {
   public:
-    Judge(const NamedSubject& named, std::uint64_t seed) : name_(named.name), subject_(named.config), random_(seed) {
+    Judge(const NamedSubject& named, std::uint64_t seed) : name_(named.name), subject_(named.config, named.workspace), random_(seed) {
         const Faults faults = verify(subject_.compiled.programs, subject_.one);
         if (!faults.empty()) FAIL(name_ << " is refused before it is broken: " << text(subject_.compiled.programs, faults[0]));
         subject_.settings.unsent = 0.25;  // of programs that compress gradients: what they leave out must come back
@@ -130,6 +130,9 @@ const std::vector<Share>& shares() {
                        {"ring turn skipped", "wrong key-value group", "squares of other parameters", "squares of other parameters, typed",
                         "dropped activation read", "dropout stream changed", "dropout rate changed", "mask of documents forgotten",
                         "the copy of an earlier fetch"}});
+        // What is received is copied at once to where it is read, and nothing but that copy reads it.
+        out.push_back({"through host memory", 2800,
+                       {"receive late", "ring turn repeated", "the copy of an earlier gather", "old weights gathered"}});
         return out;
     }();
     return all;

@@ -11,6 +11,7 @@ namespace quadrille::test {
 struct NamedSubject {
     const char* name;
     Config config;
+    Workspace workspace = some_workspace;
 };
 
 // What each executable owes: so many mutants at least, of every kind but those that its subjects have no place for.

@@ -27,11 +27,7 @@ void move_op(Program& p, std::size_t from, std::size_t to) {
 }
 
 void set_operands(Program& p, Op& op, const std::vector<TensorId>& in, const std::vector<TensorId>& out) {
-    op.first = static_cast<std::uint32_t>(p.operands.size());
-    op.inputs = static_cast<std::uint32_t>(in.size());
-    op.outputs = static_cast<std::uint32_t>(out.size());
-    p.operands.insert(p.operands.end(), in.begin(), in.end());
-    p.operands.insert(p.operands.end(), out.begin(), out.end());
+    p.set_operands(op, in, out);
 }
 
 void rewire(Program& p, std::size_t from, TensorId old, TensorId now) {
@@ -40,8 +36,7 @@ void rewire(Program& p, std::size_t from, TensorId old, TensorId now) {
             TensorId& t = p.operands[static_cast<std::size_t>(p.ops[j].first) + k];
             if (t == old) t = now;
         }
-    for (TensorId* scalar : {&p.norm, &p.loss, &p.tokens})
-        if (*scalar == old) *scalar = now;
+    p.tell_instead(old, now);
 }
 
 Applies of_kind(std::initializer_list<Kind> kinds) {

@@ -5,6 +5,7 @@
 
 #include <doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace quadrille::test {
@@ -35,7 +36,28 @@ inline auto scheduled(Schedule s, int virtual_stages = 1) {
     return [=](Config& c) { c.pipeline.schedule = s, c.pipeline.virtual_stages = virtual_stages; };
 }
 
-// Every strategy gives the numbers of the program for one rank, and the verifier accepts it. Where they are sampled, `turn` says which it is.
+// Through host memory the same is computed, and nothing else is reached from the device.
+inline void check_staged(const Subject& direct, const Numbers& want) {
+    const Subject staged(direct.config, staged_workspace());
+    const auto& programs = staged.compiled.programs;
+    const Faults faults = verify(programs, staged.one);
+    if (!faults.empty()) FAIL_CHECK(text(programs, faults[0]));
+    for (const Program& p : programs) {
+        const auto on_host = [&p](TensorId t) { return t < 0 || p.type(t).tier == Tier::host; };
+        CHECK((on_host(p.loss) && on_host(p.norm) && on_host(p.tokens)));
+        CHECK(std::all_of(p.residual_squares.begin(), p.residual_squares.end(), on_host));
+        for (const Op& op : p.ops) {
+            const bool loads = op.kind == Kind::load && p.attributes(op).input != Input::positions;
+            for (std::uint32_t k = op.first; k < op.first + op.inputs + op.outputs && (loads || moves_between_ranks(op)); ++k)
+                CHECK(on_host(p.operands[k]));
+        }
+    }
+    const Numbers got = interpret(programs, staged.settings);
+    CHECK((got.loss == want.loss && got.norm2 == want.norm2 && got.weights == want.weights));
+}
+
+// Every strategy gives the numbers of the program for one rank, also through host memory, and the verifier accepts it. Where they are sampled, `turn`
+// says which it is.
 inline void check_numbers(const std::vector<Strategy>& strategies, int turn = 0) {
     double worst = 0;
     for (const Strategy& s : sampled(strategies, 3, static_cast<std::size_t>(turn))) {
@@ -52,6 +74,7 @@ inline void check_numbers(const std::vector<Strategy>& strategies, int turn = 0)
             CHECK(got.tokens[0] > 0);
             CHECK(difference(got, want) < 1e-10);
             worst = std::max(worst, difference(got, want));
+            check_staged(subject, got);
         } catch (const std::runtime_error& e) {
             FAIL_CHECK(std::string(e.what()));
         }

@@ -190,6 +190,33 @@ TEST_CASE("a step takes its arithmetic where moves are hidden, and all of both w
     CHECK(slowed.seconds < compute + moves);
 }
 
+TEST_CASE("through host memory a step takes the time of the copies too, of which overlap hides some") {
+    Config c = on_grid(wide(small_gpt(4)), 2, 1, 1, 1);
+    c.comm.bucket_size = 1;
+    Machine m = machine(2, 0);
+    m.flops_per_second = 1e6;
+    double copies = 0;
+    const auto time = [&](double bandwidth, bool through_host) {
+        m.copy_bandwidth = bandwidth;
+        const Compiled compiled = compile(c, Purpose::training, through_host ? staged_workspace() : Workspace(some_workspace));
+        const Grid grid = compiled.tables->grid();
+        Pace pace(grid, m);
+        copies = 0;
+        for (const auto& [queue, bytes] : tier_bytes(compiled.programs[0])) copies += static_cast<double>(bytes) / bandwidth;
+        return step_time(compiled.programs[0], pace).seconds;
+    };
+    for (const bool overlaps : {true, false}) {
+        c.comm.overlap = overlaps;
+        const double direct = time(1e8, false);
+        CHECK(copies == 0);
+        CHECK(time(1e30, true) == doctest::Approx(direct));
+        const double staged = time(1e8, true);
+        CHECK(copies > 0);
+        if (overlaps) CHECK(staged < direct + 0.9 * copies);
+        else CHECK(staged == doctest::Approx(direct + copies));
+    }
+}
+
 TEST_CASE("a change of an input takes the choices of the input that it changes") {
     Config open, settled;
     open.grid.order.clear();

@@ -3,7 +3,7 @@
 #pragma once
 #include "base/random.hpp"
 #include "compile/lay_out.hpp"
-#include "cpu/kernels.hpp"
+#include "cpu/device.hpp"
 #include "ir/table.hpp"
 #include "runtime/addresses.hpp"
 #include "runtime/executor.hpp"
@@ -76,7 +76,7 @@ struct Bench {
 
     std::shared_ptr<Tables> tables;
     Program program;
-    std::shared_ptr<CpuKernels> kernels = std::make_shared<CpuKernels>(2);
+    CpuDevice device{2};
     std::vector<std::byte> memory;
 
     TensorId input(const TensorType& t) { return program.declare("x", t); }
@@ -84,7 +84,7 @@ struct Bench {
     // Every buffer gets a place of its own.
     void place() {
         for (Buffer& b : program.buffers) b.persistent = true;
-        lay_out(program, device_workspace(kernels));
+        lay_out(program, device_workspace(std::make_shared<CpuKernels>(2)));
         memory.assign(static_cast<std::size_t>(program.peaks[0].arena) + 64, std::byte{0xFF});
     }
     std::byte* base() { return memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64; }
@@ -120,9 +120,9 @@ struct Bench {
     // Runs op `index` at c.
     void run(const Coordinate& c, std::size_t index, const StepInputs& step) {
         const Op& op = program.ops[index];
-        IndexLists lists(*tables, c);
+        IndexLists lists(*tables, c, device);
         const ByteRange scratch = workspace_of(program, op);
-        Call call{program, op, c, {}, {}, scratch.empty() ? nullptr : base() + scratch.begin, lists, *kernels};
+        Call call{program, op, c, {}, {}, scratch.empty() ? nullptr : base() + scratch.begin, lists, device.kernels()};
         for (const TensorId t : program.inputs(op)) call.in.push_back(at(c, t));
         for (const TensorId t : program.outputs(op)) call.out.push_back(at(c, t));
         if (const Kernel kernel = bind_kernel(call)) kernel(step);

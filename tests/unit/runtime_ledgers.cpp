@@ -1,5 +1,6 @@
 // The accounts of a step: time that adds up, memory counted from what was handed out, the arena both stand on.
 #include "base/error.hpp"
+#include "cpu/device.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/memory_meter.hpp"
 #include "runtime/time_ledger.hpp"
@@ -32,6 +33,32 @@ TEST_CASE("time: every stretch is charged once, so the categories are the wall t
     CHECK(at(x, Category::exposed_pp) == 1.75);
     CHECK(std::accumulate(x.begin(), x.end(), 0.0) == t.seconds());
     CHECK(t.seconds() == 6.0);
+}
+
+TEST_CASE("time: ops that ran behind the thread come first, then what it waited for, then what their queue waited for") {
+    TimeLedger thread(100.0, true);
+    thread.charge(Category::other, 101.0);
+    thread.charge(Category::data, 103.0);
+    thread.charge(Category::exposed_dp, 106.0);
+    thread.charge(Category::other, 112.0);
+    const std::vector<QueuedTime> ops = {
+        {Category::compute, Category::other, 100.5, 102.0},        // launched while the thread did other things, ends while it reads
+        {Category::compute, Category::exposed_copy, 104.0, 105.0}, // a gap of data, and of what the thread waits for
+        {Category::optimizer, Category::exposed_copy, 108.0, 109.5},  // a gap that begins while the thread waits, and goes on for a copy
+        {Category::compute, Category::other, 109.0, 111.0},        // clocks that differ: begins where the last one ends
+    };
+    const Times x = times_behind(thread, ops);
+    CHECK(at(x, Category::compute) == 1.5 + 1 + 1.5);
+    CHECK(at(x, Category::optimizer) == 1.5);
+    CHECK(at(x, Category::data) == 1);
+    CHECK(at(x, Category::exposed_dp) == 1 + 1);
+    CHECK(at(x, Category::exposed_copy) == 2);
+    CHECK(at(x, Category::other) == 0.5 + 1);
+    CHECK(std::accumulate(x.begin(), x.end(), 0.0) == doctest::Approx(thread.seconds()));
+    const Times none = times_behind(thread, {});
+    CHECK(none == thread.times());
+    const std::vector<QueuedTime> late = {{Category::compute, Category::other, 111.0, 115.0}};  // beyond the thread's own clock
+    CHECK(at(times_behind(thread, late), Category::compute) == 1);
 }
 
 TEST_CASE("time: a joint move counts for the first of dp, sp, tp, pp") {
@@ -109,7 +136,8 @@ TEST_CASE("arena: a thread that cannot be started beside others is an exception,
     Exit exit = Exit::done;
     try {
         const RoomForTwo room;
-        const Arena arena({std::int64_t{64} << 20, 0, 0}, "a test", 0, 8);
+        CpuDevice device(8);
+        const Arena arena(device, {std::int64_t{64} << 20, 0, 0}, "a test", 0, 8);
     } catch (const std::exception& e) {
         exit = failure_of(e).exit;
     }
@@ -117,7 +145,8 @@ TEST_CASE("arena: a thread that cannot be started beside others is an exception,
 }
 
 TEST_CASE("arena: zero, aligned, as large as asked; refused with rank, bytes and purpose") {
-    const Arena arena({(5 << 20) + 3, 4096, 0}, "a test", 0, 2);
+    CpuDevice device(2);
+    const Arena arena(device, {(5 << 20) + 3, 4096, 0}, "a test", 0, 2);
     CHECK(arena.size(Tier::device) == (5 << 20) + 3);
     CHECK(reinterpret_cast<std::uintptr_t>(arena.data(Tier::device)) % (2 << 20) == 0);
     CHECK(std::all_of(arena.data(Tier::device), arena.data(Tier::device) + arena.size(Tier::device), [](std::byte b) { return b == std::byte{0}; }));
@@ -132,7 +161,8 @@ TEST_CASE("arena: zero, aligned, as large as asked; refused with rank, bytes and
     if (huge) CHECK(*huge % (2 << 20) == 0);
     std::string message;
     try {
-        const Arena huge({std::int64_t{1} << 60, 0, 0}, "the weights of everything", 7, 1);
+        CpuDevice full(1);
+        const Arena huge(full, {std::int64_t{1} << 60, 0, 0}, "the weights of everything", 7, 1);
     } catch (const Error& e) {
         CHECK(e.exit() == Exit::no_memory);
         message = e.what();

@@ -1,0 +1,207 @@
+#include "cuda/device.hpp"
+
+#include "cuda/error.hpp"
+
+#include <chrono>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+namespace quadrille {
+namespace {
+
+double steady_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+cudaEvent_t new_event(unsigned flags) {
+    cudaEvent_t event = nullptr;
+    cuda_check(cudaEventCreateWithFlags(&event, flags), "making an event");
+    return event;
+}
+
+// An event whose time is known on the host's clock too: others are told from it. Elapsed times are fp32 milliseconds, so it should be of late.
+struct Origin {
+    cudaEvent_t event = new_event(cudaEventDefault);  // a thread that sleeps while it waits would wake late
+    double seconds = 0;
+
+    explicit Origin(cudaStream_t idle) {
+        cuda_check(cudaEventRecord(event, idle), "recording an event");
+        cuda_check(cudaEventSynchronize(event), "waiting for an event");
+        seconds = steady_now();
+    }
+    ~Origin() { cudaEventDestroy(event); }
+    Origin(const Origin&) = delete;
+    Origin& operator=(const Origin&) = delete;
+};
+
+}  // namespace
+
+// Events that are not in use, and the latest origin. Several threads may take and give back.
+class CudaDevice::Events {
+  public:
+    ~Events() {
+        for (cudaEvent_t e : free_) cudaEventDestroy(e);
+    }
+    std::pair<cudaEvent_t, std::shared_ptr<Origin>> take() {
+        const std::lock_guard lock(mutex_);
+        if (free_.empty()) return {new_event(cudaEventBlockingSync), origin_};
+        const cudaEvent_t event = free_.back();
+        free_.pop_back();
+        return {event, origin_};
+    }
+    void give_back(cudaEvent_t event) {
+        const std::lock_guard lock(mutex_);
+        free_.push_back(event);
+    }
+    void begin_from(std::shared_ptr<Origin> origin) {
+        const std::lock_guard lock(mutex_);
+        origin_ = std::move(origin);
+    }
+
+  private:
+    std::mutex mutex_;
+    std::vector<cudaEvent_t> free_;
+    std::shared_ptr<Origin> origin_;
+};
+
+class CudaDevice::Event final : public Moment {
+  public:
+    Event(std::shared_ptr<Events> events, cudaStream_t stream) : events_(std::move(events)) {
+        std::tie(event_, origin_) = events_->take();
+        cuda_check(cudaEventRecord(event_, stream), "recording an event");
+    }
+    ~Event() override { events_->give_back(event_); }
+    bool reached() override {
+        const cudaError_t status = cudaEventQuery(event_);
+        if (status == cudaErrorNotReady) return cudaGetLastError(), false;
+        cuda_check(status, "asking for an event");
+        return true;
+    }
+    void wait() override { cuda_check(cudaEventSynchronize(event_), "waiting for an event"); }
+    double seconds() override {
+        float milliseconds = 0;
+        cuda_check(cudaEventElapsedTime(&milliseconds, origin_->event, event_), "timing an event");
+        return origin_->seconds + static_cast<double>(milliseconds) * 1e-3;
+    }
+    cudaEvent_t event() const { return event_; }
+
+  private:
+    std::shared_ptr<Events> events_;
+    cudaEvent_t event_ = nullptr;
+    std::shared_ptr<Origin> origin_;
+};
+
+class CudaDevice::Copy final : public DeviceCopy {
+  public:
+    Copy(Mark begin, Mark end, std::int64_t bytes) : begin_(std::move(begin)), end_(std::move(end)), bytes_(bytes) {}
+    std::int64_t advance() override { return end_->reached() ? bytes_ : 0; }
+    Mark begin() const override { return begin_; }
+    Mark end() const override { return end_; }
+
+  private:
+    Mark begin_, end_;
+    std::int64_t bytes_;
+};
+
+CudaDevice::CudaDevice(int number, const CudaKernelsOptions& options) : number_(number) {
+    cuda_check(cudaSetDevice(number), fmt::format("taking GPU {}", number));
+    int least = 0, greatest = 0;
+    cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for the streams' priorities");
+    cuda_check(cudaStreamCreateWithPriority(&compute_, cudaStreamNonBlocking, least), "making the stream of kernels");
+    cuda_check(cudaStreamCreateWithPriority(&in_, cudaStreamNonBlocking, greatest), "making the stream of copies in");
+    cuda_check(cudaStreamCreateWithPriority(&out_, cudaStreamNonBlocking, greatest), "making the stream of copies out");
+    events_ = std::make_shared<Events>();
+    kernels_ = std::make_unique<CudaKernels>(compute_, options);
+    settle();
+}
+
+// What fails here was told before, or is of no account any more.
+CudaDevice::~CudaDevice() {
+    cudaDeviceSynchronize();
+    kernels_.reset();
+    for (void* const list : lists_) cudaFree(list);
+    if (!host_.empty()) cudaHostUnregister(host_.data());
+    cudaFree(memory_);
+    for (const cudaStream_t stream : {compute_, in_, out_}) cudaStreamDestroy(stream);
+}
+
+std::string CudaDevice::name() const {
+    cudaDeviceProp properties;
+    cuda_check(cudaGetDeviceProperties(&properties, number_), "asking for the GPU's name");
+    return properties.name;
+}
+
+std::byte* CudaDevice::reserve(std::int64_t bytes, const std::string& what) {
+    require(!memory_, "cuda: the device's memory is there already");
+    void* memory = nullptr;
+    const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(bytes));
+    if (status != cudaSuccess) {
+        cudaGetLastError();
+        throw Error(Exit::no_memory, fmt::format("{} cannot be had: {}: {}", what, cudaGetErrorName(status), cudaGetErrorString(status)));
+    }
+    memory_ = static_cast<std::byte*>(memory);
+    cuda_check(cudaMemsetAsync(memory_, 0, static_cast<std::size_t>(bytes), compute_), "zeroing the device's memory");
+    settle();
+    return memory_;
+}
+
+void CudaDevice::attach(std::span<std::byte> host) {
+    require(host_.empty(), "cuda: memory of the host is attached already");
+    cuda_check(cudaHostRegister(host.data(), host.size(), cudaHostRegisterDefault), fmt::format("page-locking {} bytes of host memory", host.size()));
+    host_ = host;
+}
+
+void CudaDevice::detach() {
+    if (host_.empty()) return;
+    settle();
+    cuda_check(cudaHostUnregister(std::exchange(host_, {}).data()), "giving host memory back");
+}
+
+void CudaDevice::read(void* host, const std::byte* device, std::int64_t bytes) {
+    cuda_check(cudaMemcpyAsync(host, device, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, compute_), "reading the device's memory");
+    cuda_check(cudaStreamSynchronize(compute_), "reading the device's memory");
+}
+
+void CudaDevice::write(std::byte* device, const void* host, std::int64_t bytes) {
+    cuda_check(cudaMemcpyAsync(device, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, compute_), "writing the device's memory");
+    cuda_check(cudaStreamSynchronize(compute_), "writing the device's memory");
+}
+
+const std::int64_t* CudaDevice::list(std::span<const std::int64_t> host) {
+    if (host.empty()) return nullptr;
+    void* device = nullptr;
+    cuda_check(cudaMalloc(&device, host.size_bytes()), fmt::format("{} bytes for a list of indices", host.size_bytes()));
+    lists_.push_back(device);
+    write(static_cast<std::byte*>(device), host.data(), static_cast<std::int64_t>(host.size_bytes()));
+    return static_cast<const std::int64_t*>(device);
+}
+
+void CudaDevice::poison(std::byte* device, std::int64_t bytes) {
+    cuda_check(cudaMemsetAsync(device, 0xFF, static_cast<std::size_t>(bytes), compute_), "poisoning the device's memory");
+}
+
+void CudaDevice::settle() {
+    cuda_check(cudaStreamSynchronize(compute_), "waiting for kernels");
+    events_->begin_from(std::make_shared<Origin>(compute_));
+}
+
+Mark CudaDevice::mark(cudaStream_t stream) { return std::make_shared<Event>(events_, stream); }
+Mark CudaDevice::mark() { return mark(compute_); }
+
+void CudaDevice::wait_on(cudaStream_t stream, const Mark& mark) {
+    if (mark) cuda_check(cudaStreamWaitEvent(stream, static_cast<const Event&>(*mark).event(), 0), "waiting for an event");
+}
+void CudaDevice::compute_after(const Mark& mark) { wait_on(compute_, mark); }
+
+std::unique_ptr<DeviceCopy> CudaDevice::copy(CopyQueue queue, std::byte* to, const std::byte* from, std::int64_t bytes, const Mark& after) {
+    cuda_check(cudaSetDevice(number_), "taking the GPU");  // of this thread
+    const bool in = queue == CopyQueue::in;
+    const cudaStream_t stream = in ? in_ : out_;
+    wait_on(stream, after);
+    Mark begin = mark(stream);
+    const auto kind = in ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
+    cuda_check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream),
+               fmt::format("copying {} bytes {} the device", bytes, in ? "to" : "from"));
+    return std::make_unique<Copy>(std::move(begin), mark(stream), bytes);
+}
+
+}  // namespace quadrille
