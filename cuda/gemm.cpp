@@ -1,6 +1,7 @@
 // The choice and the call of cuBLASLt's products (cuda/products.hpp). Kernels of our own around them are in gemm.cu.
 #include "base/rounding.hpp"
 #include "cuda/error.hpp"
+#include "cuda/library_workspace.hpp"
 #include "cuda/products.hpp"
 
 #include <algorithm>
@@ -83,7 +84,7 @@ CudaKernels::Products::Products(bool tf32) : tf32_(tf32) {
 }
 
 // What NVIDIA advises for Hopper, but not more than 32 sums of the whole C in f32, of which a split of k would need one for each of its parts.
-std::int64_t CudaKernels::Products::workspace(const Gemm& g) {
+std::int64_t CudaKernels::Products::library_bytes(const Gemm& g) {
     constexpr std::int64_t most = std::int64_t{32} << 20, parts = 32;
     if (g.k == 0) return 0;
     return std::min(most, aligned_up(parts * g.m * g.n * bytes_of(DType::f32), 256));
@@ -113,7 +114,7 @@ CudaKernels::Products::Product CudaKernels::Products::find(const Gemm& g, void* 
     cublasLtMatmulPreference_t chosen = nullptr;
     check(cublasLtMatmulPreferenceCreate(&chosen), "a choice of algorithms");
     const Owned<cublasLtMatmulPreferenceOpaque_t, cublasLtMatmulPreferenceDestroy> preference(chosen);
-    set(chosen, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace(g)));
+    set(chosen, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(library_bytes(g)));
     // Parts of a split k are added in fp32, so that a 16-bit C is rounded once.
     set(chosen, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     set(chosen, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(g.b));
@@ -157,7 +158,8 @@ void CudaKernels::Products::multiply(const Gemm& g, void* y, cudaStream_t stream
     const float one = 1.0f, old = g.accumulate || filled ? 1.0f : 0.0f;
     void* const out = result_of(g, y, p.epilogue);
     const cublasStatus_t status = cublasLtMatmul(library_.get(), p.operation.get(), &one, g.b, p.a.get(), g.a, p.b.get(), &old, out, p.c.get(), out,
-                                                 p.c.get(), &p.algorithm, g.workspace, static_cast<std::size_t>(workspace(g)), stream);
+                                                 p.c.get(), &p.algorithm, place_for_library(g.workspace), static_cast<std::size_t>(library_bytes(g)),
+                                                 stream);
     if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
         fail(status, text(g, y));
     if (y && !p.epilogue.gelu) gelu_of_product(g, y, stream);
@@ -175,6 +177,6 @@ void CudaKernels::gemm_gelu(const Gemm& g, void* y) {
     products_->multiply(g, y, stream_);
 }
 
-std::int64_t CudaKernels::gemm_workspace(const Gemm& g) const { return Products::workspace(g); }
+std::int64_t CudaKernels::gemm_workspace(const Gemm& g) const { return bytes_for_library(Products::library_bytes(g)); }
 
 }  // namespace quadrille

@@ -1,6 +1,6 @@
 // Matrix products by cuBLASLt, with as much of bias and gelu in the product's own epilogue as it takes. A bias that it does not take stands in C
-// before, and the product is added to it, so that C is rounded once all the same; a gelu is a pass over C behind it. The algorithm of each shape is
-// asked for once.
+// before, exactly, for C has its type or is f32, and the product is added to it, so that C is rounded once all the same; a gelu is a pass over C
+// behind it. The algorithm of each shape is asked for once.
 //
 // cuBLASLt counts by columns: a row-major matrix is to it the transposed one, so it is given C' = B' A', whose memory is the same.
 #pragma once
@@ -55,7 +55,8 @@ class CudaKernels::Products {
     // y: null for a product without gelu.
     void multiply(const Gemm&, void* y, cudaStream_t);
 
-    static std::int64_t workspace(const Gemm&);
+    // What cuBLASLt may use of the workspace.
+    static std::int64_t library_bytes(const Gemm&);
 
   private:
     // All that an algorithm may depend on.

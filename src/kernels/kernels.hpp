@@ -7,9 +7,9 @@
 // In-place use (y = x) is allowed where it is said. Same arguments, same bits, on the same device, whatever runs beside; sums have a fixed order,
 // which is the device's own: only what is elementwise has the same bits on all (kernels/arithmetic.hpp).
 //
-// No collectives, no allocation: scratch is the caller's, as many bytes as the *_workspace of the same name says, 64-byte aligned (256 on a GPU), of
-// this call alone; its contents are of no account before and after. Throw logic_error on element types that no device has, and Error{internal}
-// where a device's library fails.
+// No collectives, no allocation: scratch is the caller's, as many bytes as the *_workspace of the same name says, 64-byte aligned, of this call
+// alone; its contents are of no account before and after. Throw logic_error on element types that no device has, and Error{rank_failed} where a
+// device's library fails.
 #pragma once
 #include "ir/extents.hpp"
 #include "kernels/attention.hpp"

@@ -1,5 +1,6 @@
 // Products by cuBLASLt: what of bias and gelu is left to it, that an algorithm is asked for once a shape, and addresses off any alignment. That the
 // results are right is for tests/kernels/gemm.cpp.
+#include "cuda/library_workspace.hpp"
 #include "cuda/products.hpp"
 #include "kernels/device.hpp"
 #include "kernels/gemm_case.hpp"
@@ -44,8 +45,9 @@ TEST_CASE("what of bias and gelu a product takes") {
     check_forms(cuda::epilogues(g, place), {plain});
     g.bias = place, g.ldc = 9;
     check_forms(cuda::epilogues(g, place), {bias, plain});
-    g.ldc = 8, g.bias_type = DType::f32;
-    check_forms(cuda::epilogues(g, place), {plain});
+    g = product(DType::bf16, DType::f32, 8);
+    g.bias = place, g.bias_type = DType::bf16;
+    check_forms(cuda::epilogues(g, nullptr), {plain});
     g = product(DType::f32, DType::f32, 8);
     check_forms(cuda::epilogues(g, place), {plain});
 }
@@ -90,6 +92,31 @@ TEST_CASE("operands off any alignment") {
         }
 }
 
+// C could not hold it exactly before the product is added: it would be rounded twice.
+TEST_CASE("a bias wider than C is refused") {
+    CudaKernels kernels(nullptr);
+    Gemm g = product(DType::bf16, DType::bf16, 8);
+    g.bias = place, g.bias_type = DType::f32;
+    CHECK_THROWS_WITH_AS(kernels.gemm(g), doctest::Contains("a bias has the type of C, or C is f32"), std::logic_error);
+}
+
+// A workspace may lie at any multiple of 64 bytes; the emulated library, as the real one, takes multiples of 256 alone.
+TEST_CASE("workspaces at each multiple of 64 bytes") {
+    const Problem p({64, 96, 32, false, true, DType::bf16, DType::bf16, 0});
+    alignas(256) static bf16 to[64 * 96];
+    Gemm g = p.gemm(to);
+    CudaKernels kernels(nullptr);
+    const std::int64_t bytes = kernels.gemm_workspace(g);
+    std::vector<std::byte> memory(static_cast<std::size_t>(bytes) + 512);
+    std::byte* const even = cuda::place_for_library(memory.data());
+    for (const std::int64_t off : {0, 64, 128, 192}) {
+        CHECK(cuda::place_for_library(even + off) == even + (off == 0 ? 0 : 256));
+        g.workspace = even + off;
+        kernels.gemm(g);
+        finish_on_device();
+    }
+}
+
 TEST_CASE("what cannot be is refused, with the shape") {
     CudaKernels kernels(nullptr);
     Gemm g = product(DType::bf16, DType::bf16, 8);
@@ -106,9 +133,9 @@ TEST_CASE("what cannot be is refused, with the shape") {
 TEST_CASE("workspace is a function of the sizes and has an end") {
     const CudaKernels kernels(nullptr);
     Gemm g = product(DType::bf16, DType::bf16, 8);
-    CHECK(kernels.gemm_workspace(g) == 32 * 4 * 4 * 8);
+    CHECK(kernels.gemm_workspace(g) == 32 * 4 * 4 * 8 + 255);  // the library's own begins at a multiple of 256
     g.m = g.n = 1 << 20;
-    CHECK(kernels.gemm_workspace(g) == 32 << 20);
+    CHECK(kernels.gemm_workspace(g) == (32 << 20) + 255);
     g.k = 0;
     CHECK(kernels.gemm_workspace(g) == 0);
 }

@@ -14,12 +14,12 @@
 
 namespace quadrille::test {
 
-// Memory of exactly `bytes`, 256-byte aligned, filled with NaN; the guard behind it must survive.
+// Memory of exactly `bytes`, filled with NaN, at a multiple of 64 bytes and of no more, as kernels are promised; the guard behind it must survive.
 class Workspace {
   public:
-    explicit Workspace(std::int64_t bytes) : memory_(static_cast<std::size_t>(bytes) / 4 + 80, std::nanf("")) {
-        begin_ = memory_.data() + (256 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 256) % 256 / 4;
-        guard_ = begin_ + bytes / 4;
+    explicit Workspace(std::int64_t bytes) : memory_(static_cast<std::size_t>(bytes) / 4 + 97, std::nanf("")) {
+        begin_ = memory_.data() + (256 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 256) % 256 / 4 + 16;
+        guard_ = begin_ + (bytes + 3) / 4;
         std::fill_n(guard_, 16, 1234.5f);
     }
     ~Workspace() { CHECK(std::all_of(guard_, guard_ + 16, [](float x) { return x == 1234.5f; })); }

@@ -3,7 +3,7 @@
 //   - types: f32 throughout, or one 16-bit type for A and B with D of the same or f32; C and D have one type and layout; alpha and beta are f32;
 //   - a bias has D's type; the auxiliary matrix of gelu has rows of a multiple of 8 elements and, like the bias, begins at a multiple of 16 bytes;
 //   - an algorithm serves the product that it was chosen for and no other, with pointers aligned as promised, and with the workspace that it said;
-//   - a workspace begins at a multiple of 16 bytes and is garbage afterwards.
+//   - a workspace begins at a multiple of 256 bytes and is garbage afterwards.
 // The gelu is that of the sum before it is rounded.
 #include "cublasLt.h"
 
@@ -246,7 +246,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t library, cublasLtMatmulDesc_t ope
     if (const cublasStatus_t fault = p.fault(*c_layout); fault != CUBLAS_STATUS_SUCCESS) return fault;
     const std::uint64_t* const kept = algorithm->data;
     if (kept[of_product] != p.digest() || workspace_bytes < kept[of_workspace]) return CUBLAS_STATUS_INVALID_VALUE;
-    if ((kept[of_workspace] > 0 && !workspace) || behind(workspace, 16) != 0) return CUBLAS_STATUS_INVALID_VALUE;
+    if ((kept[of_workspace] > 0 && !workspace) || behind(workspace, 256) != 0) return CUBLAS_STATUS_INVALID_VALUE;
     const void* const pointers[] = {a, b, c, d};
     for (int i = 0; i < 4; ++i)
         if (behind(pointers[i], kept[of_alignments + i]) != 0) return CUBLAS_STATUS_INVALID_VALUE;
