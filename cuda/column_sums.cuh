@@ -1,5 +1,5 @@
 // Sums over rows, column by column, several at once, in an order that sizes alone decide: a thread adds every eighth row of its block's group of
-// rows, the block its threads' sums, and a second kernel the groups' sums, each in order, all in f32. Operands are read once; sums of groups are
+// rows, the block its threads' sums, and a second kernel the groups' sums, every 32nd and then those, all in f32. Operands are read once; sums of groups are
 // written and read in the workspace, at most an eighth of the bytes of a 16-bit operand.
 #pragma once
 #include "cuda/launch.cuh"
@@ -8,15 +8,6 @@
 #include "cuda/typed.cuh"
 
 namespace quadrille::cuda {
-
-// Rows in groups: all of them but the last have `size` rows.
-struct RowGroups {
-    std::int64_t rows, cols, groups, size;
-};
-inline RowGroups row_groups(std::int64_t rows, std::int64_t cols) {
-    const std::int64_t groups = sum_groups(rows, cols);
-    return {rows, cols, groups, groups == 0 ? 0 : ceil_div(rows, groups)};
-}
 
 // term(row, column, sum) adds the row's terms of columns column .. column + n to sum[outs][n]. blockIdx.y counts groups from `first` on; partial is
 // [groups, outs, cols].

@@ -25,12 +25,23 @@ constexpr unsigned tile_blocks(std::int64_t rows, std::int64_t turns) {
     return static_cast<unsigned>(std::min(most_blocks_y, ceil_div(rows, turns * tile_rows)));
 }
 
-// Sums over rows are made by groups of so many rows: enough blocks for every SM, and so few groups that their sums, which go through memory, are a
+// Sums over rows are made by at most so many groups of rows: enough blocks for every SM, and so few groups that their sums, which go through memory, are a
 // sixteenth of a 16-bit operand.
 constexpr std::int64_t sum_groups(std::int64_t rows, std::int64_t cols) {
     constexpr std::int64_t wanted_blocks = 1024, least_rows = 64;
     const std::int64_t beside = std::max<std::int64_t>(ceil_div(cols, std::int64_t{8} * tile_columns), 1);
     return std::min({ceil_div(rows, least_rows), ceil_div(wanted_blocks, beside), most_blocks_y});
+}
+
+// The rows so grouped: every group but the last has `size` of them, and the last one has some. There may be fewer groups than sum_groups allows, by
+// which workspace is sized.
+struct RowGroups {
+    std::int64_t rows, cols, groups, size;
+};
+constexpr RowGroups row_groups(std::int64_t rows, std::int64_t cols) {
+    if (rows == 0) return {rows, cols, 0, 0};
+    const std::int64_t size = ceil_div(rows, sum_groups(rows, cols));
+    return {rows, cols, ceil_div(rows, size), size};
 }
 
 // How rotary shares its work: a block takes `positions` of the sequence, for which it makes the table of angles once, and every `blocks`-th sample.

@@ -33,6 +33,23 @@ TEST_CASE("groups of rows: few enough that their sums are a small part of the op
     CHECK(sum_groups(65536, 0) == 1024);
 }
 
+// A launch over an empty group would have less than no rows.
+TEST_CASE("groups of rows: none is empty, and all rows are taken") {
+    std::int64_t wrong = 0;
+    const auto check = [&](std::int64_t rows, std::int64_t cols) {
+        const RowGroups in = row_groups(rows, cols);
+        wrong += (in.groups - 1) * in.size >= rows || in.groups * in.size < rows || in.groups > sum_groups(rows, cols);
+    };
+    for (std::int64_t cols = 64; cols <= 16384; cols += 64)
+        for (std::int64_t rows = 512; rows <= 262144; rows += 512) check(rows, cols);
+    for (const std::int64_t cols : {1, 768})
+        for (std::int64_t rows = 1; rows < 4096; ++rows) check(rows, cols);
+    check(many, 1), check(many, 12288);
+    CHECK(wrong == 0);
+    CHECK(row_groups(26112, 640).groups == 340);  // of 77 rows: 342 were allowed, two of which would have had none
+    CHECK(row_groups(0, 640).groups == 0);
+}
+
 TEST_CASE("rows of norms: in registers where they fit, of a warp where that is enough") {
     const auto is = [](const NormShape& s, bool held, int row_threads, int rows) {
         return s.held == held && s.row_threads == row_threads && s.rows == rows;
