@@ -1,6 +1,6 @@
 // An NVIDIA GPU as a device: one allocation, a stream for kernels and one each for copies in and out, events for what waits for what.
 //
-// Copies have priority over kernels. Host memory that is attached is page-locked, so that copies run beside all else.
+// Host memory that is attached is page-locked, so that copies run beside all else.
 #pragma once
 #include "cuda/kernels.hpp"
 #include "device/device.hpp"

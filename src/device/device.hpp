@@ -4,7 +4,7 @@
 // A device either does all at once, so that a call is done when it returns, or has a compute queue, on which kernels run in order behind the calling
 // thread, and a queue each for copies in and out, which run beside it. A Mark orders work of different queues.
 //
-// One thread calls; copies alone may be made and advanced by a second one. Marks and copies may not outlive the device. No collectives. What goes
+// One thread calls; a second one may make and advance copies, and ask and wait for marks. Marks and copies may not outlive the device. No collectives. What goes
 // wrong on the device is thrown as Error.
 #pragma once
 #include "kernels/kernels.hpp"
@@ -61,7 +61,7 @@ class Device {
     virtual void detach() = 0;
     // Whether the host reads and writes the device's memory as it does its own.
     virtual bool shares_memory() const = 0;
-    // From and to any memory of the host, after all that is queued; done on return.
+    // From and to any memory of the host, after all that is on the compute queue; done on return. No copy of that memory may be under way.
     virtual void read(void* host, const std::byte* device, std::int64_t bytes) = 0;
     virtual void write(std::byte* device, const void* host, std::int64_t bytes) = 0;
     // A list as kernels can read it, which must stay as it is for the device's life.
@@ -72,7 +72,7 @@ class Device {
     // ---- queues
     // Whether there are any.
     virtual bool queues() const = 0;
-    // Returns when the compute queue is empty. Moments that come soon after are told to a microsecond.
+    // Returns when the compute queue is empty. Moments that come soon after are told to some microseconds of the clock.
     virtual void settle() = 0;
     // Of the compute queue, as far as it has been filled.
     virtual Mark mark() = 0;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 using namespace quadrille;
@@ -117,4 +118,22 @@ TEST_CASE("marks are reached in order, and tell when") {
     CHECK(copy->end()->seconds() >= copy->begin()->seconds());
     CHECK(copy->end()->seconds() <= now() + 1e-3);
     marks.back()->wait();
+}
+
+// Else a rank's thread of copies takes memory of GPU 0, whichever is the rank's.
+TEST_CASE("a thread that asks for marks takes the device first") {
+    CudaDevice device(0);
+    const Mark mark = device.mark();
+    const auto takes_it = [](const auto& ask) {
+        bool taken = false;
+        std::thread([&] {
+            ask();
+            taken = emulator::this_thread_has_set_its_device();
+        }).join();
+        return taken;
+    };
+    CHECK_FALSE(takes_it([] {}));
+    CHECK(takes_it([&] { mark->reached(); }));
+    CHECK(takes_it([&] { mark->wait(); }));
+    CHECK(takes_it([&] { mark->seconds(); }));
 }

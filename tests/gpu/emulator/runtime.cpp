@@ -13,6 +13,7 @@ constexpr std::size_t device_bytes = std::size_t{4} << 30, alignment = 256;
 constexpr int shared_bytes_optin = 227 * 1024, shared_bytes_unasked = 48 * 1024, processors = 4;
 
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local bool has_set_device = false;
 cudaError_t failed(cudaError_t status) { return last_error = status; }
 
 // What is allocated, and what kernels may have of dynamic shared memory.
@@ -80,7 +81,12 @@ cudaError_t cudaGetDevice(int* which) {
     *which = 0;
     return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int which) { return which == 0 ? cudaSuccess : failed(cudaErrorInvalidDevice); }
+cudaError_t cudaSetDevice(int which) {
+    if (which != 0) return failed(cudaErrorInvalidDevice);
+    has_set_device = true;
+    return cudaSuccess;
+}
+bool quadrille::emulator::this_thread_has_set_its_device() { return has_set_device; }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int which) {
     if (which != 0) return failed(cudaErrorInvalidDevice);

@@ -114,5 +114,7 @@ struct cudaLaunchConfig_t {
 };
 
 namespace quadrille::emulator {
+// Whether it has called cudaSetDevice: without, its calls would take GPU 0.
+bool this_thread_has_set_its_device();
 cudaError_t launch(const cudaLaunchConfig_t&, const void* kernel, std::function<void()> call);
 }
