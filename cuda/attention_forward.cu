@@ -2,7 +2,8 @@
 // under way while this one's products are made. Partial results of a ring are merged where they lie.
 //
 // Tensor cores: 4 s t d operations a head, of which masked tiles are left out. Memory: q and o once, k and v once per block of queries, from the
-// L2 cache but for the first time. 128 queries a block (64 with heads of 256) and 4 warps: 72 to 102 KiB of shared memory, so two blocks an SM.
+// L2 cache but for the first time. 4 warps a block. In 16 bits 128 queries (64 with heads of 256) and 54, 68 or 99 KiB of shared memory for
+// heads of 64, 128 and 256: two blocks an SM, but at 99 one on sm_80. In f32 64 queries and 51, 99 or 130 KiB, the last of which is one block an SM.
 #include "cuda/attention_block.cuh"
 
 namespace quadrille::cuda {

@@ -55,6 +55,12 @@ TEST_CASE("a tile's bounds are those of its strips, of a list that jumps and end
         }
 }
 
+// What the head of attention_forward.cu says of blocks an SM follows from these.
+static_assert(shared_bytes(2, 64, forward_tiling(2, 64), 1, 0) == 54 * 1024 && shared_bytes(2, 128, forward_tiling(2, 128), 1, 0) == 68 * 1024 &&
+              shared_bytes(2, 256, forward_tiling(2, 256), 1, 0) == 99 * 1024);
+static_assert(shared_bytes(4, 64, forward_tiling(4, 64), 1, 0) == 51 * 1024 && shared_bytes(4, 128, forward_tiling(4, 128), 1, 0) == 99 * 1024 &&
+              shared_bytes(4, 256, forward_tiling(4, 256), 1, 0) == 130 * 1024);
+
 TEST_CASE("tiles fit an sm_80's shared memory and the kernels' fragments") {
     for (const int bytes : element_sizes)
         for (const int head : heads) {
