@@ -28,7 +28,7 @@ class FusedAttention {
     FusedAttention();
     ~FusedAttention();
 
-    // Bytes of workspace for a shape; none if it is not covered. Throws Error where cuDNN itself does not work.
+    // Bytes of workspace for a shape; none if it is not covered, as none is where cuDNN does not open, which is said once.
     std::int64_t workspace(const AttentionShape&, DType, bool backward) const;
     bool covers(const AttentionShape& shape, DType type, bool backward) const { return workspace(shape, type, backward) > 0; }
 

@@ -3,9 +3,11 @@
 //
 // This has been compiled and linked, and has not run on any device.
 #include "base/error.hpp"
+#include "base/say.hpp"
 #include "cuda/attention_tiles.hpp"
 #include "cuda/error.hpp"
 #include "cuda/fused_attention.hpp"
+#include "cuda/library_workspace.hpp"
 
 #include <cudnn_frontend.h>
 
@@ -13,6 +15,7 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <utility>
 
 namespace quadrille::cuda {
 namespace {
@@ -75,8 +78,10 @@ void add_backward(fe::graph::Graph& graph, const AttentionShape& a, float scale)
 
 class FusedAttention::Plans {
   public:
-    Plans() { check(cudnnCreate(&handle_), "opening cuDNN"); }
-    ~Plans() { cudnnDestroy(handle_); }
+    Plans() = default;
+    ~Plans() {
+        if (handle_) cudnnDestroy(handle_);
+    }
     Plans(const Plans&) = delete;
     Plans& operator=(const Plans&) = delete;
 
@@ -85,7 +90,7 @@ class FusedAttention::Plans {
         const std::scoped_lock lock(mutex_);
         const auto key = std::tuple(a.b, a.s, a.t, a.n, a.g, a.d, type, backward);
         const auto [at, is_new] = plans_.try_emplace(key);
-        if (is_new) at->second = make(a, type, backward);
+        if (is_new && open()) at->second = make(a, type, backward);
         return at->second;
     }
 
@@ -96,6 +101,16 @@ class FusedAttention::Plans {
     }
 
   private:
+    // When the first shape is asked about; whether cuDNN can be used. Another version among the libraries, or one too new for the driver, costs time
+    // and not the run: there are our own kernels.
+    bool open() {
+        if (std::exchange(opened_, true)) return handle_ != nullptr;
+        const cudnnStatus_t status = cudnnCreate(&handle_);
+        if (status == CUDNN_STATUS_SUCCESS) return true;
+        handle_ = nullptr;
+        say(fmt::format("attention is by our own kernels alone: cuDNN does not open: {}", cudnnGetErrorString(status)));
+        return false;
+    }
     Plan make(const AttentionShape& a, DType type, bool backward) {
         Plan plan;
         auto graph = std::make_unique<fe::graph::Graph>();
@@ -110,6 +125,7 @@ class FusedAttention::Plans {
     }
 
     cudnnHandle_t handle_ = nullptr;
+    bool opened_ = false;
     std::mutex mutex_;
     std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, DType, bool>, Plan> plans_;
 };
@@ -120,12 +136,12 @@ FusedAttention::~FusedAttention() = default;
 std::int64_t FusedAttention::workspace(const AttentionShape& shape, DType type, bool backward) const {
     if (!fused_shape(shape, type)) return 0;
     const Plan& plan = plans_->of(shape, type, backward);
-    return plan.graph ? plan.statistics_bytes + plan.graph_bytes : 0;
+    return plan.graph ? bytes_for_library(plan.statistics_bytes + plan.graph_bytes) : 0;
 }
 
 void FusedAttention::forward(const Attention& a, void* o, float* lse, cudaStream_t stream) {
     const Plan& plan = plans_->of(a.shape, a.type, false);
-    auto* const memory = static_cast<std::byte*>(a.workspace);
+    std::byte* const memory = place_for_library(a.workspace);
     auto* const statistics = reinterpret_cast<float*>(memory);
     plans_->run(plan,
                 {{id_q, const_cast<void*>(a.q)}, {id_k, const_cast<void*>(a.k)}, {id_v, const_cast<void*>(a.v)}, {id_o, o}, {id_statistics, statistics}},
@@ -136,7 +152,7 @@ void FusedAttention::forward(const Attention& a, void* o, float* lse, cudaStream
 void FusedAttention::backward(const Attention& a, const void* o, const float* lse, const void* d_o, void* dq, void* dk, void* dv,
                               cudaStream_t stream) {
     const Plan& plan = plans_->of(a.shape, a.type, true);
-    auto* const memory = static_cast<std::byte*>(a.workspace);
+    std::byte* const memory = place_for_library(a.workspace);
     auto* const statistics = reinterpret_cast<float*>(memory);
     turn_statistics(lse, statistics, a.shape.b, a.shape.s, a.shape.n, stream);
     plans_->run(plan,
