@@ -25,8 +25,8 @@ constexpr unsigned tile_blocks(std::int64_t rows, std::int64_t turns) {
     return static_cast<unsigned>(std::min(most_blocks_y, ceil_div(rows, turns * tile_rows)));
 }
 
-// Sums over rows are made by at most so many groups of rows: enough blocks for every SM, and so few groups that their sums, which go through memory, are a
-// sixteenth of a 16-bit operand.
+// Sums over rows are made by at most so many groups of rows: enough blocks for every SM, and so few groups that their sums, which go through memory,
+// are a sixteenth of a 16-bit operand.
 constexpr std::int64_t sum_groups(std::int64_t rows, std::int64_t cols) {
     constexpr std::int64_t wanted_blocks = 1024, least_rows = 64;
     const std::int64_t beside = std::max<std::int64_t>(ceil_div(cols, std::int64_t{8} * tile_columns), 1);

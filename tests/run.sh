@@ -9,7 +9,8 @@
 #
 # QUADRILLE_FULL=ON in the environment runs whole crosses of cases, where usually so many run that every two values meet, and under a sanitizer all
 # subjects and numbers of ranks too.
-# Without --sanitize it builds on what the quickstart has built. With QUADRILLE_WERROR=ON in the environment, as in .ci/run, warnings are errors.
+# Without --sanitize it builds on what the quickstart has built. With QUADRILLE_WERROR=ON in the environment, as in .ci/run, warnings are errors;
+# CUDAARCHS="80;90" says for which GPUs, to a build folder that is new.
 # A test that cannot run here is skipped and says why in its output (ctest -V shows it), but for want of packages that QUADRILLE_NEEDED lists it
 # fails. ctest's summary comes last.
 set -euo pipefail
