@@ -21,7 +21,7 @@ std::int64_t bytes_of(int descriptor) {
 
 // Some file systems take the flag and refuse the transfer.
 bool reads_directly(int descriptor) {
-    const AlignedMemory memory = aligned_memory(file_alignment);
+    const AlignedMemory memory = aligned_memory(file_alignment, "to try direct reads");
     return ::pread(descriptor, memory.get(), static_cast<std::size_t>(file_alignment), 0) >= 0;
 }
 
@@ -30,18 +30,19 @@ bool reads_directly(int descriptor) {
 std::unique_ptr<DirectFile> DirectFile::open(const std::filesystem::path& path) {
     const int descriptor = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
     if (descriptor < 0) return nullptr;
-    std::unique_ptr<BlockEngine> engine;
     try {
-        if (reads_directly(descriptor)) engine = thread_engine(descriptor, blocks);
-    } catch (const Error&) {  // no thread, or no memory: what goes through the page cache needs neither
+        if (reads_directly(descriptor)) {
+            AlignedMemory bounce = aligned_memory(blocks * block_bytes, "to save past the page cache");
+            return std::unique_ptr<DirectFile>(new DirectFile(descriptor, thread_engine(descriptor, blocks), std::move(bounce), path));
+        }
+    } catch (const std::exception&) {  // no thread, or no memory: what goes through the page cache needs neither
     }
-    if (engine) return std::unique_ptr<DirectFile>(new DirectFile(descriptor, std::move(engine), path));
     ::close(descriptor);
     return nullptr;
 }
 
-DirectFile::DirectFile(int descriptor, std::unique_ptr<BlockEngine> engine, const std::filesystem::path& path)
-    : descriptor_(descriptor), engine_(std::move(engine)), bounce_(aligned_memory(blocks * block_bytes)),
+DirectFile::DirectFile(int descriptor, std::unique_ptr<BlockEngine> engine, AlignedMemory bounce, const std::filesystem::path& path)
+    : descriptor_(descriptor), engine_(std::move(engine)), bounce_(std::move(bounce)),
       transfers_(std::make_unique<Transfers>(*engine_, FileShape{path.string(), bytes_of(descriptor), block_bytes, file_alignment, file_alignment},
                                              std::span(bounce_.get(), static_cast<std::size_t>(blocks * block_bytes)))) {}
 

@@ -13,7 +13,7 @@ namespace quadrille {
 
 class DirectFile {
   public:
-    // Null where the file system, or the system, does not write so: other ways do.
+    // Null where the file system, or the system, does not write so, or refuses a thread or memory for it: other ways do.
     static std::unique_ptr<DirectFile> open(const std::filesystem::path&);
     ~DirectFile();
     DirectFile(const DirectFile&) = delete;
@@ -28,7 +28,7 @@ class DirectFile {
     void wait(std::int64_t most_under_way, const std::function<void()>& beat);
 
   private:
-    DirectFile(int descriptor, std::unique_ptr<BlockEngine> engine, const std::filesystem::path&);
+    DirectFile(int descriptor, std::unique_ptr<BlockEngine> engine, AlignedMemory bounce, const std::filesystem::path&);
 
     struct Write { TransferTicket ticket = 0; std::int64_t bytes = 0; };
 

@@ -87,7 +87,7 @@ std::vector<StorageRow> bench_storage(const StorageBench& bench, std::vector<std
     variants.push_back({"uring-buffered", Carrier::io_uring, Access::buffered});
     variants.push_back({"threads-direct", Carrier::threads, Access::direct});
     variants.push_back({"threads-buffered", Carrier::threads, Access::buffered});
-    const AlignedMemory owned = aligned_memory(bench.bytes);
+    const AlignedMemory owned = aligned_memory(bench.bytes, "to measure a disk with");
     const std::span<std::byte> memory(owned.get(), static_cast<std::size_t>(bench.bytes));
     std::erase_if(variants, [&](Variant& v) { return !open_file(bench, v, memory, notes); });
     for (int k = -1; k < bench.repetitions; ++k)

@@ -42,7 +42,7 @@ std::int64_t NvmeFile::staging_bytes(const NvmeOptions& options) {
 
 NvmeFile::NvmeFile(const NvmeOptions& options)
     : file_(options.directory, options.bytes, options.access, notes_),
-      own_(options.staging.empty() ? aligned_memory(staging_bytes(options)) : AlignedMemory()),
+      own_(options.staging.empty() ? aligned_memory(staging_bytes(options), "for offload: blocks on their way to the nvme tier") : AlignedMemory()),
       bounce_(bounce_memory(options, own_)), carrier_(options.carrier),
       engine_(make_engine(options, file_, bounce_, carrier_, notes_)), transfers_(*engine_, shape(file_, nvme_bytes(options.block_size)), bounce_) {}
 

@@ -91,7 +91,7 @@ void ScratchFile::make_direct(const std::string& directory, std::vector<std::str
     const int flags = fcntl(descriptor_, F_GETFL);
     int problem = fcntl(descriptor_, F_SETFL, flags | O_DIRECT) == 0 ? 0 : errno;
     if (problem == 0) {
-        const AlignedMemory memory = aligned_memory(2 * file_alignment);
+        const AlignedMemory memory = aligned_memory(2 * file_alignment, "for offload: a first block on its way to the nvme tier");
         for (const std::int64_t alignment : {std::int64_t{64}, std::int64_t{512}, file_alignment}) {
             problem = write_trial(memory.get() + alignment);
             if (problem == EINVAL) continue;

@@ -31,7 +31,7 @@ namespace quadrille::storage_test {
 class Bytes {
   public:
     Bytes(std::uint64_t key, std::int64_t count, std::int64_t shift = 0)
-        : memory_(aligned_memory(shift + count + 2 * file_alignment)), count_(count), shift_(shift) {
+        : memory_(aligned_memory(shift + count + 2 * file_alignment, "for a test")), count_(count), shift_(shift) {
         std::memset(memory_.get(), strip, static_cast<std::size_t>(shift + count + 2 * file_alignment));
         for (std::int64_t i = 0; i < count; ++i)
             data()[i] = static_cast<std::byte>(random_bits(key, static_cast<std::uint64_t>(i)));

@@ -61,7 +61,7 @@ class ToyEngine final : public BlockEngine {
 
 struct Toy {
     explicit Toy(std::int64_t bytes = 64 * unit, int depth = 4, std::int64_t block = 2 * unit)
-        : engine(bytes, depth), bounce(aligned_memory(depth * block)),
+        : engine(bytes, depth), bounce(aligned_memory(depth * block, "for a test")),
           transfers(engine, {"toy", bytes, block, unit, unit}, {bounce.get(), static_cast<std::size_t>(depth * block)}) {}
     ToyEngine engine;
     AlignedMemory bounce;
