@@ -62,7 +62,7 @@ std::vector<char> in_order_of(const Collectives& ranks, const std::vector<StateT
 // While it waits, what is under way goes on, and the CPU is others'.
 RunningHash received(const Collectives& ranks, int from, DirectFile& file, FirstFailure& failure) {
     const auto told = ranks.waits();
-    std::vector<std::byte> handed(static_cast<std::size_t>(RunningHash::handed_bytes()));
+    RunningHash::Handed handed;
     MPI_Request request = MPI_REQUEST_NULL;
     mpi_check(MPI_Irecv(handed.data(), static_cast<int>(handed.size()), MPI_BYTE, from, tag, ranks.comm(), &request));
     for (int there = 0;;) {
@@ -75,7 +75,7 @@ RunningHash received(const Collectives& ranks, int from, DirectFile& file, First
 
 void hand_on(const Collectives& ranks, const RunningHash& hash, int to) {
     const auto told = ranks.waits();
-    const std::vector<std::byte> handed = hash.hand_on();
+    const RunningHash::Handed handed = hash.hand_on();
     mpi_check(MPI_Send(handed.data(), static_cast<int>(handed.size()), MPI_BYTE, to, tag, ranks.comm()));
 }
 

@@ -1,10 +1,9 @@
-// The XXH3-64 of bytes that come a part at a time, also from one process after another.
+// The XXH3-64 of bytes that come a part at a time, also from one process after another. Takes no memory but its own: nobody fails to hand it on.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <vector>
 
 struct XXH3_state_s;
 
@@ -12,18 +11,21 @@ namespace quadrille {
 
 class RunningHash {
   public:
+    static constexpr std::size_t state_bytes = 576;
+    using Handed = std::array<std::byte, state_bytes>;
+
     RunningHash();
     // Goes on from what another process of this program has handed on.
-    explicit RunningHash(std::span<const std::byte> handed);
+    explicit RunningHash(const Handed&);
     void add(std::span<const std::byte> part);
     std::uint64_t value() const;
-
-    std::vector<std::byte> hand_on() const;
-    static std::int64_t handed_bytes();
+    Handed hand_on() const { return state_; }
 
   private:
-    struct Free { void operator()(XXH3_state_s* state) const; };
-    std::unique_ptr<XXH3_state_s, Free> state_;
+    XXH3_state_s* state() { return reinterpret_cast<XXH3_state_s*>(state_.data()); }
+    const XXH3_state_s* state() const { return reinterpret_cast<const XXH3_state_s*>(state_.data()); }
+
+    alignas(64) Handed state_{};
 };
 
 }  // namespace quadrille
