@@ -38,14 +38,27 @@ Pieces ends(const StoredTensor& tensor, const Pieces& run) {
     return pieces;
 }
 
-constexpr std::int64_t unknown_sum = std::numeric_limits<std::int64_t>::min();
-
 // Where a save takes the values from, what they pass through where they do not lie ready, and how many a rank moves at once.
 struct Source {
     bool is_snapshot = false;
     const Passage& passage;
     std::int64_t most = 0;
 };
+
+// Where the values of each piece of a part of a tensor lie: in the snapshot, whose passage has no room for a round's; else one after the other, where
+// they lie so or in the passage.
+std::vector<const float*> places_of(const Pieces& part, Arena& arena, const Source& from, std::int64_t before) {
+    std::vector<const float*> places;
+    const float* next = from.is_snapshot ? nullptr : gathered(part, arena, from.passage, before);
+    for (const Piece& p : part) {
+        if (from.is_snapshot) next = reinterpret_cast<const float*>(p.data);
+        places.push_back(next);
+        next += p.count;
+    }
+    return places;
+}
+
+constexpr std::int64_t unknown_sum = std::numeric_limits<std::int64_t>::min();
 
 }  // namespace
 
@@ -163,7 +176,7 @@ void Saver::State::fill_rest(const Collectives& by, CollectiveFile& open, const 
     const auto rest = [&](std::size_t t) { return in_order[t] ? ends(tensors[t].stored, pieces(t, from)) : pieces(t, from); };
     std::vector<std::int64_t> rest_counts;
     for (std::size_t t = 0; t < tensors.size(); ++t) rest_counts.push_back(in_order[t] ? total(rest(t)) : counts[t]);
-    const auto values_of = [&](const Pieces& part, std::int64_t before) { return gathered(part, arena, from.passage, before); };
+    const auto values_of = [&](const Pieces& part, std::int64_t before) { return places_of(part, arena, from, before); };
     std::vector<std::uint64_t> written;
     together(by, [&] { written = write_tensors(by, open, tensors, rounds_of(by, tensors, rest_counts, from.most), rest, values_of); });
     together(by, [&] { open.close(); });  // where no rank has failed: it is collective
@@ -199,6 +212,8 @@ Pieces Saver::State::pieces(std::size_t t, const Source& from) const {
     for (Piece& p : pieces) {
         p.data = next;
         p.dtype = DType::f32;
+        p.far = false;
+        p.place = -1;
         next += p.count * bytes_of(p.dtype);
     }
     return pieces;

@@ -74,14 +74,14 @@ struct Round {
     std::vector<FileRun> file;
     std::vector<MemoryRun> memory;
 
-    // A part whose values lie there.
-    void add(const StoredTensor& tensor, const Extents& elements, const float* values) {
-        for (const Extent& e : elements) {
-            const FileRun run{tensor.offset + e.offset * value_bytes, e.count * value_bytes};
-            if (!file.empty() && file.back().offset + file.back().bytes == run.offset) file.back().bytes += run.bytes;
-            else file.push_back(run);
-        }
-        memory.push_back({values, total(elements) * value_bytes});
+    // So many elements of a tensor, whose values lie there.
+    void add(const StoredTensor& tensor, std::int64_t element, std::int64_t count, const float* values) {
+        const FileRun run{tensor.offset + element * value_bytes, count * value_bytes};
+        if (!file.empty() && file.back().offset + file.back().bytes == run.offset) file.back().bytes += run.bytes;
+        else file.push_back(run);
+        if (!memory.empty() && static_cast<const std::byte*>(memory.back().at) + memory.back().bytes == reinterpret_cast<const std::byte*>(values))
+            memory.back().bytes += run.bytes;
+        else memory.push_back({values, run.bytes});
     }
 };
 
@@ -106,16 +106,6 @@ void in_rounds(const Collectives& ranks, const std::vector<StateTensor>& tensors
         }
     }
     failure.rethrow();
-}
-
-// The fingerprint of values that stand one after the other, of these elements.
-std::uint64_t fingerprint_of(const Extents& elements, const float* values) {
-    std::uint64_t sum = 0;
-    for (const Extent& e : elements) {
-        sum += fingerprint(e.offset, values, e.count);
-        values += e.count;
-    }
-    return sum;
 }
 
 }  // namespace
@@ -157,10 +147,12 @@ std::vector<std::uint64_t> write_tensors(const Collectives& ranks, CollectiveFil
     const auto fill = [&](Round& round) {
         std::int64_t before = 0;
         for (const TensorPart& part : round.parts) {
-            const Extents elements = elements_of(part.pieces);
-            const float* values = values_of(part.pieces, before);
-            sums[part.tensor] += fingerprint_of(elements, values);
-            round.add(tensors[part.tensor].stored, elements, values);
+            const std::vector<const float*> values = values_of(part.pieces, before);
+            for (std::size_t i = 0; i < part.pieces.size(); ++i) {
+                const Piece& p = part.pieces[i];
+                sums[part.tensor] += fingerprint(p.element, values[i], p.count);
+                round.add(tensors[part.tensor].stored, p.element, p.count, values[i]);
+            }
             before += part.count;
         }
     };
@@ -176,8 +168,10 @@ void read_tensors(const Collectives& ranks, CollectiveFile& file, const std::vec
     const auto fill = [&](Round& round) {
         const float* next = passage.values();
         for (const TensorPart& part : round.parts) {
-            round.add(tensors[part.tensor].stored, elements_of(part.pieces), next);
-            next += part.count;
+            for (const Piece& p : part.pieces) {
+                round.add(tensors[part.tensor].stored, p.element, p.count, next);
+                next += p.count;
+            }
         }
     };
     in_rounds(ranks, tensors, rounds, pieces_of, fill, [&](const Round& round, FirstFailure& failure) {

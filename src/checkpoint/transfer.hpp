@@ -24,8 +24,8 @@ struct Rounds {
 // For so many values of each tensor on this rank, of which a round may take `most` here, and 1 GiB. Collective.
 Rounds rounds_of(const Collectives&, const std::vector<StateTensor>&, const std::vector<std::int64_t>& counts, std::int64_t most);
 
-// Where the values of a part of a tensor lie, one after the other; a round has had `before` others so far.
-using ValuesOf = std::function<const float*(const Pieces& part, std::int64_t before)>;
+// Where the values of each piece of a part of a tensor lie; a round has had `before` others so far.
+using ValuesOf = std::function<std::vector<const float*>(const Pieces& part, std::int64_t before)>;
 
 // Writes this rank's pieces of every tensor into a file that has their places. Returns their fingerprints, summed over this rank's values. What is
 // written begins its way to the disk at once. Collective; throws where this rank has failed, after all its calls.

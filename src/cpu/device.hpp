@@ -6,7 +6,7 @@
 
 namespace quadrille {
 
-class CpuDevice final : public Device {
+class CpuDevice : public Device {
   public:
     // `threads`: of the OpenMP teams that will call its kernels, and that touch its memory.
     explicit CpuDevice(int threads) : threads_(threads), kernels_(threads) {}

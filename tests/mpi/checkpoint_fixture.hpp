@@ -54,7 +54,8 @@ inline int ranks_of(const Config& c) { return c.grid.dp * c.grid.tp * c.grid.pp 
 
 class StateOnGrid {
   public:
-    StateOnGrid(const Config& c, int rank, const std::string& nvme_path) {
+    StateOnGrid(const Config& c, int rank, const std::string& nvme_path, std::unique_ptr<Device> device = std::make_unique<CpuDevice>(1))
+        : device_(std::move(device)) {
         NvmeOptions file;
         file.directory = nvme_path;
         file.block_size = c.offload.block_size;
@@ -65,7 +66,8 @@ class StateOnGrid {
         compiled_ = compile(c, Purpose::training, workspace);
         at_ = compiled_.tables->grid().coordinate(rank);
         const auto peak = [&](Tier t) { return program().peaks[static_cast<std::size_t>(t)].arena; };
-        arena_ = std::make_unique<Arena>(device_, std::array<std::int64_t, tier_count>{peak(Tier::device), peak(Tier::host), 0}, "the test", rank, 1);
+        const std::array<std::int64_t, tier_count> bytes{peak(Tier::device), peak(Tier::host), 0};
+        arena_ = std::make_unique<Arena>(*device_, bytes, "the test", rank, 1);
         file.bytes = peak(Tier::nvme);
         if (file.bytes > 0) arena_->open_file(file);
         initialize(program(), at_, *arena_, 42, 1);
@@ -157,7 +159,7 @@ class StateOnGrid {
 
     Compiled compiled_;
     Coordinate at_;
-    CpuDevice device_{1};
+    std::unique_ptr<Device> device_;
     std::unique_ptr<Arena> arena_;
 };
 

@@ -7,7 +7,14 @@
 
 #include <xxhash.h>
 
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 
@@ -18,7 +25,87 @@ namespace fs = std::filesystem;
 
 namespace {
 
+bool refuses_memory = false;          // that is aligned, much of it, to this rank
+constexpr int no_failure = 1 << 30;
+std::atomic<int> writes_until_failure = no_failure;  // past the page cache, of this rank
+
+}  // namespace
+
+// Before the C library's own.
+extern "C" void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
+    void* memory = nullptr;
+    if (refuses_memory && bytes >= std::size_t{1} << 20) return nullptr;
+    return ::posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
+}
+extern "C" ssize_t pwrite(int descriptor, const void* from, std::size_t bytes, off_t offset) {
+    if ((::fcntl(descriptor, F_GETFL) & O_DIRECT) && writes_until_failure-- <= 0) {
+        errno = EIO;
+        return -1;
+    }
+    return ::syscall(SYS_pwrite64, descriptor, from, bytes, offset);
+}
+
+namespace {
+
 int last() { return world().size() - 1; }
+
+std::ptrdiff_t open_files() { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); }
+
+// Whether the system's temporary files are on a file system that takes direct writes; alike on all ranks.
+bool writes_straight() {
+    const SharedDirectory directory;
+    const fs::path file = directory.path() / "file";
+    if (world().rank() == 0) PlainFile(file, PlainFile::Open::make).write(0, std::array{std::byte{0}});
+    world().barrier();
+    if (world().all(DirectFile::open(file) != nullptr)) return true;
+    MESSAGE("skipped: " << directory.path().string() << " is on a file system without direct writes");
+    return false;
+}
+
+// A device whose memory is its own: whoever asks it for the host's is wrong.
+class FarDevice final : public CpuDevice {
+  public:
+    FarDevice() : CpuDevice(1) {}
+    std::byte* reserve(std::int64_t bytes, const std::string& what) override {
+        return memory_ = {CpuDevice::reserve(bytes, what), static_cast<std::size_t>(bytes)}, memory_.data();
+    }
+    bool shares_memory() const override { return false; }
+    void read(void* host, const std::byte* device, std::int64_t bytes) override {
+        require(device >= memory_.data() && device + bytes <= memory_.data() + memory_.size(), "no memory of the device");
+        CpuDevice::read(host, device, bytes);
+    }
+
+  private:
+    std::span<std::byte> memory_;
+};
+
+// A model whose runs are blocks of a disk, but for their ends, whatever the number of ranks.
+Config wide() {
+    Config c = on_grid(tiny(false), world().size(), 1, 1, 1);
+    c.model.num_layers = 2;
+    c.model.hidden_size = 64;
+    c.model.head_dim = 16;
+    c.model.ffn_hidden_size = 256;
+    c.model.vocab_size = 1501;
+    return c;
+}
+
+SaveSettings straight_into(const fs::path& directory) {
+    SaveSettings settings;
+    settings.directory = directory;
+    settings.least_direct = 1;
+    settings.fail_alone = [](const std::exception&) { MPI_Abort(MPI_COMM_WORLD, 1); };
+    return settings;
+}
+
+// Elements that are wrong once a state has loaded the newest one there.
+std::int64_t wrong_in(const fs::path& directory, const Config& c) {
+    StateOnGrid state(c, world().rank(), "");
+    const Found found = open_checkpoint(world(), directory);
+    REQUIRE(found.checkpoint.has_value());
+    load(world(), *found.checkpoint, state.program(), state.at(), state.arena());
+    return state.wrong();
+}
 
 // Tensors of so many elements at odd places of a file: cut among all ranks in their order, in the opposite one, of the last rank alone, by rows that
 // take turns, and one with an element that nobody writes.
@@ -64,14 +151,13 @@ class Tensors {
         for (std::size_t t = 0; t < count; ++t) runs.push_back(elements_of(pieces(t)));
         return turns_of(world(), tensors_, runs, least);
     }
-    // The checksums as all ranks have them, 0 of those that are not written so.
+    // The checksums as all ranks have them, the lowest number of those that are not written so.
     std::vector<std::int64_t> write(const Turns& turns, std::int64_t portion, const PiecesOf& pieces_of) {
         std::vector<std::int64_t> checksums(count, std::numeric_limits<std::int64_t>::min());
         CpuDevice device(1);
         Arena arena(device, {0, 0, 0}, "the test", world().rank(), 1);
         const Passage passage({});
         const auto direct = DirectFile::open(file_);
-        REQUIRE(direct != nullptr);
         write_in_order(world(), *direct, tensors_, turns.mine, pieces_of, arena, passage, portion, checksums);
         world().max(std::span(checksums));
         return checksums;
@@ -113,6 +199,7 @@ TEST_CASE("a hash that is handed on gives what one process would have found, whe
 }
 
 TEST_CASE("tensors that every rank has one run of are written in order, the others are left; whole blocks of runs alone") {
+    if (!writes_straight()) return;
     const SharedDirectory directory;
     Tensors tensors(directory.path() / "file");
     const Turns turns = tensors.turns();
@@ -139,7 +226,62 @@ TEST_CASE("tensors that every rank has one run of are written in order, the othe
     }
 }
 
+TEST_CASE("behind training, the ends of a run that is cut inside blocks are written from the snapshot, however much a round has before them; "
+          "its values are the host's, wherever the state is") {
+    const Config c = wide();
+    for (const bool far : {false, true}) {
+        const SharedDirectory directory;
+        StateOnGrid state(c, world().rank(), "", far ? std::make_unique<FarDevice>() : std::make_unique<CpuDevice>(1));
+        state.fill();
+        SaveSettings settings = straight_into(directory.path());
+        settings.asynchronous = true;
+        settings.least_direct = 256 << 10;  // the table alone
+        Saver saver(world(), settings, state.program(), state.at(), state.arena(), state.snapshot());
+        REQUIRE(saver.save(point_at(1)));
+        saver.finish();
+        REQUIRE(saver.saved().size() == 1);
+        CHECK(wrong_in(directory.path(), c) == 0);
+    }
+}
+
+TEST_CASE("a rank that is refused memory to write straight to the disk sends all through MPI-IO, and keeps nothing open") {
+    const Config c = wide();
+    const SharedDirectory directory;
+    StateOnGrid state(c, world().rank(), "");
+    state.fill();
+    Saver saver(world(), straight_into(directory.path()), state.program(), state.at(), state.arena());
+    const std::ptrdiff_t open = open_files();
+    refuses_memory = world().rank() == last();
+    REQUIRE(saver.save(point_at(1)));
+    refuses_memory = false;
+    CHECK(open_files() == open);
+    CHECK(wrong_in(directory.path(), c) == 0);
+}
+
+TEST_CASE("a disk that fails one rank's write, with hashes under way, fails the save on all, with the reason; the next one is made") {
+    if (!writes_straight()) return;
+    const Config c = wide();
+    const SharedDirectory directory;
+    StateOnGrid state(c, world().rank(), "");
+    state.fill();
+    Saver saver(world(), straight_into(directory.path()), state.program(), state.at(), state.arena());
+    writes_until_failure = world().rank() == world().size() / 2 ? 3 : no_failure;
+    std::string said;
+    try {
+        saver.save(point_at(1));
+    } catch (const SharedError& e) {
+        said = e.what();
+    }
+    writes_until_failure = no_failure;
+    CAPTURE(said);
+    CHECK(said.find("checkpoint.h5") != std::string::npos);
+    CHECK(said.find("Input/output error") != std::string::npos);
+    REQUIRE(saver.save(point_at(2)));
+    CHECK(wrong_in(directory.path(), c) == 0);
+}
+
 TEST_CASE("a rank that fails hands on what others wait for, and throws at the end") {
+    if (!writes_straight()) return;
     const SharedDirectory directory;
     Tensors tensors(directory.path() / "file");
     const Turns turns = tensors.turns();

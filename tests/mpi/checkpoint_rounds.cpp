@@ -100,7 +100,7 @@ class TwoTensors {
         const auto values_of = [&](const Pieces& part, std::int64_t) {
             const std::int64_t begin = part.front().element - each * world().rank();
             before_each(begin);
-            return values_.data() + begin;
+            return std::vector<const float*>{values_.data() + begin};
         };
         write_tensors(world(), file, tensors_, rounds(), [&](std::size_t) { return pieces(values_.data()); }, values_of);
     }
