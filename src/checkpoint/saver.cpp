@@ -69,7 +69,7 @@ struct Saver::State {
     std::int64_t most_values() const { return settings.most_bytes / static_cast<std::int64_t>(sizeof(float)); }
     std::int64_t values() const { return places.empty() ? 0 : places.back() + counts.back(); }  // of this rank
     Saved write(const Collectives& by, const TrainingPoint& point, const Source& from);
-    fs::path make(const Collectives& by, const TrainingPoint& point, std::optional<PartialFolder>& folder);
+    fs::path make(const Collectives& by, const TrainingPoint& point, std::optional<PartialFolder>& folder, Saved& saved);
     void share_places(const Collectives& by);
     void fill(const Collectives& by, const fs::path& file, const Source& from);
     std::vector<char> fill_in_order(const Collectives& by, const fs::path& file, const Source& from, std::vector<std::int64_t>& checksums);
@@ -118,9 +118,11 @@ Saver::State::State(const Collectives& r, SaveSettings s, const Program& p, cons
     });
 }
 
-// Rank 0 makes the file; all get its name, and its tensors' places.
-fs::path Saver::State::make(const Collectives& by, const TrainingPoint& point, std::optional<PartialFolder>& folder) {
+// Rank 0 makes the file; all get its name. What older steps took of the disk is given back before, so that there are never more than keep + 1.
+fs::path Saver::State::make(const Collectives& by, const TrainingPoint& point, std::optional<PartialFolder>& folder, Saved& saved) {
     return on_first_rank(by, [&] {
+        saved.notes = removal.wait();
+        saved.removal_seconds = removal.seconds();
         folder.emplace(settings.directory, point.step);
         const fs::path file = folder->path() / "checkpoint.h5";
         std::vector<StoredTensor> stored = stored_of(tensors);
@@ -220,10 +222,10 @@ Pieces Saver::State::pieces(std::size_t t, const Source& from) const {
 }
 
 Saved Saver::State::write(const Collectives& by, const TrainingPoint& point, const Source& from) {
+    Saved saved{settings.directory / step_name(point.step), point.step};
     std::optional<PartialFolder> folder;  // rank 0's
-    const fs::path file = make(by, point, folder);
+    const fs::path file = make(by, point, folder, saved);
     fill(by, file, from);
-    Saved saved{settings.directory / step_name(point.step), point.step, 0, 0, removal.wait()};
     for (const StateTensor& t : tensors) saved.bytes += t.stored.bytes;
     on_first_rank(by, [&] {
         seal_file(file, stored_of(tensors));

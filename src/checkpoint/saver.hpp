@@ -2,8 +2,8 @@
 //
 // A save: rank 0 makes the file under a temporary name, with all its structures and all the space it takes; large runs go straight to the disk from
 // each rank, hashed on the way (in_order.hpp), all else in collective calls of at most `most_bytes` each, and is read back for its checksums; copies
-// of a piece share the work; rank 0 adds the checksums; all is synced and the folder gets its name. Only then older ones go, behind what follows.
-// What fails leaves nothing behind, and what was there as it was.
+// of a piece share the work; rank 0 adds the checksums; all is synced and the folder gets its name. Only then older ones go, behind what follows, but
+// before the next save takes space: the disk has keep + 1 checkpoints at most. What fails leaves nothing behind, and what was there as it was.
 //
 // With `asynchronous` the state is copied to `snapshot` first and a thread of each rank does the rest behind training, on a communicator of its
 // own. HDF5 is used by one thread at a time (record/hdf5.hpp).
@@ -32,6 +32,7 @@ struct Saved {
     std::filesystem::path folder;
     std::int64_t step = 0, bytes = 0;
     double seconds = 0;            // from call to whole; of an asynchronous one most of them behind training
+    double removal_seconds = 0;    // rank 0's: of the removal of older ones behind the save before it
     std::vector<std::string> notes = {};  // rank 0's: older ones that could not be removed
 };
 

@@ -22,12 +22,12 @@ SaveSettings settings_of(const Config& config, const World& world) {
 
 }  // namespace
 
-double seconds_to_stop(const CheckpointConfig& c, std::int64_t bytes, double slowest, double left) {
+double seconds_to_stop(const CheckpointConfig& c, std::int64_t bytes, double slowest, double removal, double left) {
     constexpr double margin = 1.5, slow_disk = 200e6, ending = 2;  // bytes a second; seconds that the job's end takes
     constexpr double most = 0.25;  // of the time left, where it is a guess
     const int saves = c.behind_training() ? 2 : 1;  // the one under way too
     const double guess = std::min(static_cast<double>(bytes) / slow_disk, most * std::max(0.0, left));
-    return ending + margin * saves * (slowest > 0 ? slowest : guess);
+    return ending + margin * (saves * (slowest > 0 ? slowest : guess) + 2 * removal);
 }
 
 Saves::Saves(Session& session, Console& console)
@@ -71,6 +71,7 @@ void Saves::finish() {
 void Saves::tell_saved() {
     for (const Saved& saved : saver_.saved()) {
         slowest_ = std::max(slowest_, saved.seconds);
+        removal_ = std::max(removal_, saved.removal_seconds);
         bytes_ = saved.bytes;
         for (const std::string& note : saved.notes) console_.warning("checkpoint: an older one stays: " + note);
         console_.print(fmt::format("checkpoint: {}, {} in {}", saved.folder.string(), format_bytes(saved.bytes), format_seconds(saved.seconds)));

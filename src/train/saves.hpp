@@ -7,8 +7,9 @@
 namespace quadrille {
 
 // Seconds that a stop takes: `slowest` is what the slowest save so far took (at first: what loading took; 0: not known), and half as much again is
-// kept free; where it is not known, a guess from its bytes, at most a part of the `left` seconds that the job has.
-double seconds_to_stop(const CheckpointConfig&, std::int64_t bytes, double slowest, double left);
+// kept free; where it is not known, a guess from its bytes, at most a part of the `left` seconds that the job has. `removal`: what the slowest one of
+// older steps took; a stop waits for that behind the save before it, and for its own.
+double seconds_to_stop(const CheckpointConfig&, std::int64_t bytes, double slowest, double removal, double left);
 
 class Saves {
   public:
@@ -20,7 +21,7 @@ class Saves {
     // The step whose checkpoint stands in checkpoint.directory, saved by this run or where it has begun; -1: none.
     std::int64_t newest() const { return newest_; }
     // Seconds that a stop will take, of `left` that the job has.
-    double seconds_needed(double left) const { return seconds_to_stop(s_.config.checkpoint, bytes_, slowest_, left); }
+    double seconds_needed(double left) const { return seconds_to_stop(s_.config.checkpoint, bytes_, slowest_, removal_, left); }
 
     // Saves the state between two steps. Where a save behind training is under way it says that this one is left out, or with `must` waits for it.
     // Throws SharedError{io_failed}.
@@ -39,6 +40,7 @@ class Saves {
     std::int64_t newest_ = -1;
     std::int64_t bytes_ = 0;   // of one, about
     double slowest_ = 0;       // seconds
+    double removal_ = 0;       // of older ones, the slowest, in seconds; on rank 0
 };
 
 }  // namespace quadrille

@@ -337,7 +337,7 @@ void Session::check_time(const Arguments& arguments) {
     const std::int64_t bytes = bytes_of(state_tensors(world, Holdings(program(), coordinate, *arena_)));
     on_first_rank(world, [&] {
         const double left = seconds_left(arguments.begun, config.train.time_limit);
-        const double needed = seconds_to_stop(config.checkpoint, bytes, start.load_seconds, left);
+        const double needed = seconds_to_stop(config.checkpoint, bytes, start.load_seconds, 0, left);
         if (needed > left && start.point.step < config.train.steps) throw no_time(config.train.time_limit, left, needed);
         return std::string();
     });

@@ -1,7 +1,8 @@
 """A checkpoint's bytes, saved by a run, against fio, which only writes as many: the same file system, in turn, both until all is on the disk.
 
-Both make a new file of the same size; neither's time has the removal of an older one in it, which a run does behind its next step. Every other
-repetition begins with fio, so that what one leaves of the machine's memory and disk meets the other as often.
+Both make a new file of the same size. fio's time has no removal of an older one in it, ours what the step before is too short for: a run removes
+behind its next step, and the next save waits for what is left of that. Every other repetition begins with fio, so that what one leaves of the
+machine's memory and disk meets the other as often.
 """
 import json
 import pathlib
