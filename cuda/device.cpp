@@ -167,10 +167,12 @@ void CudaDevice::attach(std::span<std::byte> host) {
     host_ = host;
 }
 
-void CudaDevice::detach() {
+// After a failed kernel every call here fails: as in the destructor, it was told before.
+void CudaDevice::detach() noexcept {
     if (host_.empty()) return;
-    settle();
-    cuda_check(cudaHostUnregister(std::exchange(host_, {}).data()), "giving host memory back");
+    cudaStreamSynchronize(compute_);
+    cudaHostUnregister(std::exchange(host_, {}).data());
+    cudaGetLastError();
 }
 
 void CudaDevice::read(void* host, const std::byte* device, std::int64_t bytes) {

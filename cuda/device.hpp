@@ -23,7 +23,7 @@ class CudaDevice final : public Device {
     std::byte* reserve(std::int64_t bytes, const std::string& what) override;
     std::optional<std::int64_t> huge_pages() const override { return std::nullopt; }
     void attach(std::span<std::byte> host) override;
-    void detach() override;
+    void detach() noexcept override;
     bool shares_memory() const override { return false; }
     void read(void* host, const std::byte* device, std::int64_t bytes) override;
     void write(std::byte* device, const void* host, std::int64_t bytes) override;

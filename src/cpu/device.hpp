@@ -17,7 +17,7 @@ class CpuDevice : public Device {
     std::byte* reserve(std::int64_t bytes, const std::string& what) override;
     std::optional<std::int64_t> huge_pages() const override { return memory_.huge_pages(); }
     void attach(std::span<std::byte>) override {}
-    void detach() override {}
+    void detach() noexcept override {}
     bool shares_memory() const override { return true; }
     void read(void* host, const std::byte* device, std::int64_t bytes) override;
     void write(std::byte* device, const void* host, std::int64_t bytes) override;

@@ -4,8 +4,8 @@
 // A device either does all at once, so that a call is done when it returns, or has a compute queue, on which kernels run in order behind the calling
 // thread, and a queue each for copies in and out, which run beside it. A Mark orders work of different queues.
 //
-// One thread calls; a second one may make and advance copies, and ask and wait for marks. Marks and copies may not outlive the device. No collectives. What goes
-// wrong on the device is thrown as Error.
+// One thread calls; a second one may make and advance copies, and ask and wait for marks. Marks and copies may not outlive the device. No
+// collectives. What goes wrong on the device is thrown as Error.
 #pragma once
 #include "kernels/kernels.hpp"
 
@@ -56,9 +56,10 @@ class Device {
     virtual std::byte* reserve(std::int64_t bytes, const std::string& what) = 0;
     // Of these, what the system gave in huge pages; none where it does not tell, or knows none.
     virtual std::optional<std::int64_t> huge_pages() const = 0;
-    // Memory of the host that copies will be from and to, one at a time, and its end: no copy is under way then.
+    // Memory of the host that copies will be from and to, one at a time, and its end: no copy is under way then. The end does not throw, for it also
+    // comes where a kernel has failed, and that failure is to be told.
     virtual void attach(std::span<std::byte> host) = 0;
-    virtual void detach() = 0;
+    virtual void detach() noexcept = 0;
     // Whether the host reads and writes the device's memory as it does its own.
     virtual bool shares_memory() const = 0;
     // From and to any memory of the host, after all that is on the compute queue; done on return. No copy of that memory may be under way.

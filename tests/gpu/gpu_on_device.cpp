@@ -1,5 +1,5 @@
-// A GPU, where there is one: memory, a product by cuBLASLt, a kernel of our own and attention, with the libraries that a program links. Where there is
-// none this is skipped, and that it links is what is tested.
+// A GPU, where there is one: memory, a product by cuBLASLt, a kernel of our own and attention, with the libraries that a program links. Where there
+// is none this is skipped, and that it links is what is tested.
 #include "base/error.hpp"
 #include "cuda/device.hpp"
 #include "kernels/arithmetic.hpp"
